@@ -1,0 +1,36 @@
+# make        set up, write the Verilog, run the regressions that are due, evaluate the system
+# make test   set up, lint, type check, run the tests
+# BUILD=FOLDER puts everything that is made (the virtual environment too) there instead of build/ and .venv/
+
+PYTHON ?= python3
+IN := $(PYTHON) bootstrap.py
+ifdef BUILD
+export BUILD
+endif
+
+.PHONY: all setup verilog regress evaluate check test benchmark help
+.DEFAULT_GOAL := all
+
+all:
+	@$(IN) saddle verilog
+	@$(IN) saddle regress
+	@$(IN) saddle evaluate
+
+setup:
+	@$(IN)
+
+verilog regress evaluate:
+	@$(IN) saddle $@
+
+check:
+	@$(IN) ruff check --quiet .
+	@$(IN) mypy
+
+test: check
+	@$(IN) pytest -q -n auto
+
+benchmark:
+	@$(IN) pytest -q -s -m benchmarks
+
+help:
+	@sed -n '1,3s/^# //p' Makefile

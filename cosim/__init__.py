@@ -1,0 +1,1 @@
+"""Everything that runs: regressions against the golden models, certificates, the system model, the command line."""

@@ -1,0 +1,151 @@
+"""The registry of blocks: everything that loops over blocks reads this table.
+
+A new block is one row and three files: ``golden_model/<area>/<stem>.py``, ``hdl/<area>/<stem>.py`` and
+``cosim/bench/<area>/tb_<stem>.py``, plus its page ``docs/spec/<stem>.md``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cosim.errors import UserError
+
+__all__ = ["BLOCKS", "Block", "Configuration", "find", "jobs"]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One set of parameters under which a block is verified.
+
+    Parameters
+    ----------
+    name
+        Short name; ``<stem>_<name>`` names the Verilog file, the top module and the certificate.
+    parameters
+        Keyword arguments of component and golden model alike.
+    simulators
+        Simulators of the regression, the one whose cycles count first.
+    system
+        Whether the system model takes its cycles from this configuration.
+    """
+
+    name: str
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    simulators: tuple[str, ...] = ("verilator", "icarus")
+    system: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of hardware that exists as golden model, RTL and bench under one stem."""
+
+    stem: str
+    area: str
+    summary: str
+    configurations: tuple[Configuration, ...]
+
+    @property
+    def class_name(self) -> str:
+        """Name of the component and of the golden class: the stem in CamelCase."""
+        return "".join(part.capitalize() for part in self.stem.split("_"))
+
+    @property
+    def golden_module(self) -> str:
+        return f"golden_model.{self.area}.{self.stem}"
+
+    @property
+    def hdl_module(self) -> str:
+        return f"hdl.{self.area}.{self.stem}"
+
+    @property
+    def bench_module(self) -> str:
+        return f"cosim.bench.{self.area}.tb_{self.stem}"
+
+    def component(self, configuration: Configuration) -> Any:
+        """Make the Amaranth component (imports Amaranth); it may be looked at without being elaborated."""
+        from amaranth.hdl import UnusedElaboratable
+
+        warnings.filterwarnings("ignore", category=UnusedElaboratable)
+        return getattr(importlib.import_module(self.hdl_module), self.class_name)(**configuration.parameters)
+
+    def golden(self, configuration: Configuration) -> Any:
+        """Make the golden model."""
+        return getattr(importlib.import_module(self.golden_module), self.class_name)(**configuration.parameters)
+
+    def top(self, configuration: Configuration) -> str:
+        """Return the name of the top module, the Verilog file and the certificate."""
+        return f"{self.stem}_{configuration.name}"
+
+
+BLOCKS: tuple[Block, ...] = (
+    Block(
+        stem="draft_pool",
+        area="manager",
+        summary="content-addressable store of draft tokens, greedy choice of the verification batch",
+        configurations=(
+            Configuration("512", {"entries": 512}, simulators=("verilator",), system=True),
+            Configuration("32", {"entries": 32}),
+        ),
+    ),
+    Block(
+        stem="dot_product",
+        area="arithmetic",
+        summary="16-lane fused FP16 dot product with one rounding to FP32",
+        configurations=(Configuration("16", {"lanes": 16}, system=True),),
+    ),
+    Block(
+        stem="fp32_adder",
+        area="arithmetic",
+        summary="FP32 addition, the accumulator step behind the dot product",
+        configurations=(Configuration("default"),),
+    ),
+    Block(
+        stem="fp16_rounder",
+        area="arithmetic",
+        summary="FP32 to FP16 with one rounding",
+        configurations=(Configuration("default"),),
+    ),
+    Block(
+        stem="stop_test",
+        area="manager",
+        summary="Controller: H times p in FP16, compared with tau",
+        configurations=(Configuration("default", system=True),),
+    ),
+    Block(
+        stem="operator_mapping",
+        area="manager",
+        summary="Scheduler: intensity against threshold, PIM or GPU",
+        configurations=(Configuration("default", system=True),),
+    ),
+)
+
+
+def find(name: str) -> list[tuple[Block, Configuration]]:
+    """Return the configurations that a user's name means: a stem, ``stem_configuration``, or ``all``.
+
+    Raises
+    ------
+    UserError
+        For an unknown name, with the nearest known one.
+    """
+    known = {block.top(configuration): [(block, configuration)] for block, configuration in jobs()}
+    for block in BLOCKS:
+        known[block.stem] = [(block, configuration) for configuration in block.configurations]
+    known["all"] = list(jobs())
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UserError(f"unknown block {name!r}{hint} (known: {', '.join(sorted(known))})")
+
+
+def jobs() -> Iterator[tuple[Block, Configuration]]:
+    """Iterate over all configurations of all blocks, the longest regressions first."""
+    for block in BLOCKS:
+        for configuration in block.configurations:
+            yield block, configuration

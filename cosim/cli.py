@@ -1,0 +1,166 @@
+"""The ``saddle`` command: generate Verilog, run the regressions, evaluate the system from what they certified.
+
+Exit codes: 0 all well, 1 a check failed, 2 bad input, a missing tool or a stale certificate.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cosim import blocks
+from cosim.console import progress, say
+from cosim.errors import UserError
+from golden_model.params import ParameterError, check_range
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    name="saddle",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Reproduction of SADDLE (HPCA 2026): GPU + processing-in-memory for speculative decoding with a draft length "
+    "per request.\n\nThe three verbs build on each other: **verilog** writes the hardware, **regress** proves it equal "
+    "to its golden model and measures its cycles, **evaluate** computes system throughput from those cycles.",
+)
+
+BlockNames = Annotated[
+    Optional[list[str]], typer.Argument(metavar="[BLOCK]...", help="Block or configuration, e.g. draft_pool or draft_pool_32 [default: all].")
+]  # fmt: skip
+
+
+def _whole(name: str, low: int, high: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers whose complaint names the option, the value and the range."""
+
+    def parse(text: str | int) -> int:
+        try:
+            number: object = int(text)
+        except ValueError:
+            number = text
+        return check_range(name, number, low, high)
+
+    return parse
+
+
+_SEEDS = 0, 2**32 - 1
+Jobs = Annotated[int, typer.Option("--jobs", "-j", parser=_whole("--jobs", 1, 256), metavar="N", help="Processes at a time, 1 to 256.")]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _chosen(names: list[str] | None) -> list[tuple[blocks.Block, blocks.Configuration]]:
+    found = [job for name in names or ["all"] for job in blocks.find(name)]
+    return [job for job in blocks.jobs() if job in found]
+
+
+@app.command()
+def verilog(
+    names: BlockNames = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder to write to [default: BUILD/verilog].")] = None,
+) -> None:
+    """Write the Verilog of blocks, with a manifest of ports, parameters and hashes."""
+    from cosim.files import build_root
+    from cosim.verilog import write_verilog
+
+    place = out or build_root() / "verilog"
+    chosen = _chosen(names)
+    with progress("verilog") as tick:
+        for line in write_verilog(chosen, place, tick):
+            print(line)
+    print(f"Verilog in {place}")
+
+
+@app.command()
+def regress(
+    names: BlockNames = None,
+    simulator: Annotated[
+        Optional[str], typer.Option(help="Only this simulator: verilator or icarus. Does not certify.")
+    ] = None,
+    seed: Annotated[Optional[int], typer.Option(parser=_whole("--seed", *_SEEDS), metavar="N", help="Seed of all random stimuli, 0 to 4294967295 [default: 1].")] = None,
+    test: Annotated[Optional[str], typer.Option(help="Only tests whose name matches. Does not certify.")] = None,
+    effort: Annotated[
+        float, typer.Option(help="Factor on the number of random transactions, 0.001 to 1000; below 1 does not certify.")
+    ] = 1.0,
+    waves: Annotated[bool, typer.Option(help="Write waveforms (dump.vcd or dump.fst in the run's folder).")] = False,
+    force: Annotated[bool, typer.Option(help="Run also what is certified already.")] = False,
+    jobs: Jobs = _cores(),
+) -> None:
+    """Compare blocks with their golden models in simulation, measure their cycles, certify what passes."""
+    from cosim.regression_report import run_and_print
+
+    if not 0.001 <= effort <= 1000:
+        raise ParameterError(f"--effort must be a number in [0.001, 1000], not {effort}")
+
+    failed = run_and_print(
+        _chosen(names), simulator=simulator, seed=seed, only=test, effort=effort, waves=waves, force=force, workers=jobs
+    )
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def evaluate(
+    config: Annotated[
+        Optional[Path], typer.Option(help="Configuration to rerun: a results.json of an earlier evaluation, or TOML.")
+    ] = None,
+    system: Annotated[Optional[list[str]], typer.Option(help="Only these systems (repeatable).")] = None,
+    batch: Annotated[Optional[list[int]], typer.Option(parser=_whole("--batch", 1, 4096), metavar="N", help="Batch sizes (repeatable) [default: 16 32 64 128].")] = None,
+    trace: Annotated[Optional[Path], typer.Option(help="Acceptance trace (CSV) [default: the recorded one].")] = None,
+    seed: Annotated[Optional[int], typer.Option(parser=_whole("--seed", *_SEEDS), metavar="N", help="First seed, 0 to 4294967295; further ones follow it.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for the results [default: BUILD/evaluation].")] = None,
+    unverified: Annotated[
+        bool, typer.Option(help="Go on without valid certificates, with predicted cycles; marks every result UNVERIFIED.")
+    ] = False,
+    force: Annotated[bool, typer.Option(help="Compute again even if the results are up to date.")] = False,
+    jobs: Jobs = _cores(),
+) -> None:
+    """Evaluate system throughput from the golden Manager and the certified cycles."""
+    from cosim.files import build_root
+    from cosim.system.command import evaluate_and_print
+
+
+    with progress("evaluate") as tick:
+        lines = evaluate_and_print(
+            out or build_root() / "evaluation",
+            config=config, systems=system, batches=batch, trace=trace, seed=seed,
+            unverified=unverified, force=force, jobs=jobs, tick=tick,
+        )  # fmt: skip
+    for line in lines:
+        print(line)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; every expected error is one line on standard error."""
+    command: Any = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="saddle", standalone_mode=False)
+        sys.stdout.flush()
+    except (UserError, ParameterError) as error:
+        say(f"saddle: {error}")
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        say("saddle: interrupted")
+        code = 130
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except typer.Exit as stop:
+        code = stop.exit_code
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        say(f"saddle: {error.format_message()} (see saddle --help)")
+        code = 2
+    raise SystemExit(code or 0)
+
+
+if __name__ == "__main__":
+    main()

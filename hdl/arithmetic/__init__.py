@@ -1,0 +1,1 @@
+"""RTL of the arithmetic blocks; one component per file."""

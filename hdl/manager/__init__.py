@@ -1,0 +1,1 @@
+"""RTL of the manager blocks; one component per file."""

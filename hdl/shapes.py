@@ -1,0 +1,38 @@
+"""Amaranth layouts made from the field tables of ``golden_model.layouts``, and the pipeline step that all blocks share."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, ValueLike
+from amaranth.lib import data
+
+from golden_model.layouts import Fields
+
+__all__ = ["advance", "struct"]
+
+
+def struct(fields: Fields) -> data.StructLayout:
+    """Return the layout of a payload, fields from the lowest bit up."""
+    return data.StructLayout(dict(fields))
+
+
+def advance(m: Module, *, valids: list[Signal], i_valid: ValueLike, o_ready: ValueLike) -> list[Signal]:
+    """Drive the valid bits of an elastic pipeline and return each stage's load enable.
+
+    Stage k loads when it is empty or its content moves on in the same cycle, so bubbles close and a full pipeline
+    passes one item per cycle.  The first enable is the pipeline's ``i.ready``; data registers load under their enable.
+
+    Parameters
+    ----------
+    m
+        Module that gets the statements.
+    valids
+        One register per stage, first stage first; the last is the pipeline's ``o.valid``.
+    i_valid, o_ready
+        Handshake of the neighbours.
+    """
+    enables = [Signal(name=f"stage{k}_enable") for k in range(len(valids))]
+    for k, (enable, valid) in enumerate(zip(enables, valids, strict=True)):
+        m.d.comb += enable.eq(~valid | (o_ready if k + 1 == len(valids) else enables[k + 1]))
+        with m.If(enable):
+            m.d.sync += valid.eq(i_valid if k == 0 else valids[k - 1])
+    return enables

@@ -1,0 +1,1 @@
+"""From components to Verilog, and later to area, timing and proofs."""
