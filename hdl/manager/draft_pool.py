@@ -92,6 +92,13 @@ class DraftPool(wiring.Component):
         """Most cycles from a SELECT to its first entry beat, if the output is not held up."""
         return self.drain_latency + self.key_bits
 
+    @property
+    def predicted_timing(self) -> dict[str, dict[str, int]]:
+        """Cycles of every command as the structure gives them; DRAIN and SELECT up to their first entry beat."""
+        first = {"drain": self.drain_latency, "select": self.select_latency}
+        names = ("insert", "match", "drop", "lock", "unlock", "flush", "drain", "select")
+        return {name: {"latency_cycles": first.get(name, self.latency), "interval_cycles": 1} for name in names}
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         command, response = self.i.payload, self.o.payload
