@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cosim.system.costs import NO_COST, Cost
+from cosim.system.dispatch import rate_falls, should_send
 from cosim.system.manager import Manager
 from cosim.system.parameters import SystemRow
 from cosim.system.placement import Plan, SystemCosts
@@ -208,38 +209,25 @@ class AdaptiveServing:
     # TLM
 
     def _should_verify(self) -> bool:
-        """Dispatch rule of the Shared Pool, asked whenever the TLM is idle."""
-        shared = self.manager.shared
-        drafting = self._step or any(self._drafting(slot) for slot in range(self.serving.batch))
-        if not drafting or shared.waiting >= shared.entries:
+        """Ask the dispatch rule, whenever the TLM is idle."""
+        shared, slots = self.manager.shared, range(self.serving.batch)
+        drafting = [slot for slot in slots if self._drafting(slot)]
+        if not (self._step or drafting) or shared.waiting >= shared.entries:
             return True
-        match self.dispatch:
-            case "idle":
-                return shared.waiting > 0
-            case "half_stopped":
-                return 2 * sum(self._drafting(slot) for slot in range(self.serving.batch)) <= self.serving.batch
-            case "rate":
-                return self._rate_falls()
-        return False
-
-    def _rate_falls(self) -> bool:
-        """Whether one more DLM step would not raise the expected committed tokens per second."""
-        serving, values = self.serving, self._values
-        waiting, grow, growing = 0.0, 0.0, 0
-        in_flight = {slot for slot, epoch in self._step if self.drafts[slot].epoch == epoch}
-        for slot, draft in enumerate(self.drafts):
-            waiting += sum([values[code] for code in draft.h])
-            if slot in in_flight if self._step else self._drafting(slot):
-                grow += values[draft.h[-1]] if draft.h else 1.0
-                growing += 1
-        mean_p = self._p_sum / self._p_count
-        expected = serving.batch + waiting
-        idle = serving.counters.time_s - self._idle_since
-        step_s = self._step_left if self._step else self._step_cost.seconds
-        positions = serving.batch + self.manager.shared.waiting
-        now_s = idle + self._pass_estimate(positions)
-        later_s = idle + step_s + self._pass_estimate(positions + growing)
-        return (expected + grow * mean_p) * now_s <= expected * later_s
+        if self.dispatch != "rate":
+            return should_send(self.dispatch, waiting=shared.waiting, drafting=len(drafting), batch=len(slots))
+        if self._step:
+            drafting = [slot for slot, epoch in self._step if self.drafts[slot].epoch == epoch]
+        values, positions = self._values, self.serving.batch + shared.waiting
+        return rate_falls(
+            expected=self.serving.batch + sum([values[code] for draft in self.drafts for code in draft.h]),
+            gain=self._p_sum / self._p_count
+            * sum(values[self.drafts[slot].h[-1]] if self.drafts[slot].h else 1.0 for slot in drafting),
+            now_s=self.serving.counters.time_s - self._idle_since + self._pass_estimate(positions),
+            later_s=self.serving.counters.time_s - self._idle_since
+            + (self._step_left if self._step else self._step_cost.seconds)
+            + self._pass_estimate(positions + len(drafting)),
+        )
 
     def _pass_estimate(self, positions: int) -> float:
         """Predicted time of a pass with the mean number of positions per request."""

@@ -6,16 +6,20 @@ Source: paper sections IV-C and V-E; numbers and mode bit as in ``golden_model.m
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden_model.arithmetic.formats import FP16
 from golden_model.manager import stop_test as golden
 from golden_model.params import check_range
+from hdl.arithmetic.rounding import leading_zeros, round_nearest_even, shift_left, unpack
 from hdl.shapes import advance, struct
 
 __all__ = ["StopTest"]
+
+ONE_BASE = FP16.bias - 1
+"""Exponent field of 1.0, less 1."""
 
 
 class StopTest(wiring.Component):
@@ -69,14 +73,10 @@ class StopTest(wiring.Component):
         load_product, load_decision = advance(m, valids=valids, i_valid=self.i.valid, o_ready=self.o.ready)
         m.d.comb += [self.i.ready.eq(load_product), self.o.valid.eq(valids[-1])]
 
-        # Stage 1: exact product of the significands.  Subnormals have exponent field 1 and no hidden bit.
-        def unpack(code):  # type: ignore[no-untyped-def]
-            field, fraction = code[FP16.fraction_bits : FP16.width - 1], code[: FP16.fraction_bits]
-            return Mux(field == 0, 1, field), Cat(fraction, field != 0)
-
-        (h_exponent, h_significand), (p_exponent, p_significand) = unpack(token.h), unpack(token.p)
+        # Stage 1: exact product of the significands; ``unpack`` gives exponent fields less 1, 0 for subnormals too.
+        h, p = unpack(m, token.h, FP16, name="h"), unpack(m, token.p, FP16, name="p")
         product_r = Signal(2 * (FP16.fraction_bits + 1))  # 11 x 11 bits, exact
-        exponent_r = Signal(range(2, 2 * FP16.bias + 1))  # sum of two fields of at most 15
+        exponent_r = Signal(range(2 * FP16.bias - 1))  # at most 14 + 14, for 1 * 1
         request_r = Signal(self.request_bits)
         tau_r = Signal(16)
         invalid_r = Signal()
@@ -84,8 +84,8 @@ class StopTest(wiring.Component):
         keep_below_r = Signal()
         with m.If(load_product):
             m.d.sync += [
-                product_r.eq(h_significand * p_significand),
-                exponent_r.eq(h_exponent + p_exponent),
+                product_r.eq(h.significand * p.significand),
+                exponent_r.eq(h.exponent + p.exponent),
                 request_r.eq(token.request),
                 tau_r.eq(self.tau),
                 invalid_r.eq((token.h > golden.ONE) | (token.p > golden.ONE)),
@@ -93,11 +93,19 @@ class StopTest(wiring.Component):
                 keep_below_r.eq(self.keep_below),
             ]
 
-        # Stage 2: round once and compare.  The product's weight is 2^(exponent - 50).  Shifted left by the exponent it
-        # is a fixed-point number with last bit 2^-48 and value at most 1, so 49 bits hold it.
+        # Stage 2: round once and compare.  Shifted left by the exponent, the product is a fixed-point number with last
+        # bit 2^-48, and at most 1.  Its leading one gives the binade, of which the lowest holds the subnormals too.
         fixed = Signal(49)
-        m.d.comb += fixed.eq((product_r << exponent_r)[2:])
-        rounded = self._round(m, fixed)
+        shift = Signal(range(ONE_BASE + 1))
+        m.d.comb += fixed.eq(product_r << exponent_r)
+        zeros = leading_zeros(m, fixed, name="fixed")
+        m.d.comb += shift.eq(Mux(zeros < ONE_BASE, zeros, ONE_BASE))
+        normal = shift_left(m, fixed, shift, name="fixed")
+        low = len(fixed) - FP16.fraction_bits - 1  # bits below the significand
+        kept, half, rest = normal[low:], normal[low - 1], normal[: low - 1].any()
+        base = Signal(range(ONE_BASE + 1))
+        m.d.comb += base.eq(ONE_BASE - shift)
+        rounded = round_nearest_even(m, base=base, kept=kept, half=half, rest=rest, fmt=FP16, overflows=False)
         above = Signal()
         m.d.comb += above.eq(rounded >= tau_r)
         with m.If(load_decision):
@@ -109,21 +117,3 @@ class StopTest(wiring.Component):
                 decision.invalid.eq(invalid_r),
             ]
         return m
-
-    @staticmethod
-    def _round(m: Module, fixed: Signal) -> Signal:
-        """Round a number in [0, 1] with last bit 2^-48 to an FP16 code, nearest even."""
-        # The code's last bit weighs 2^-24 for subnormals and the lowest binade (shift 24), then doubles per binade up
-        # to 2^-10 at one (shift 38): 15 binades, one-hot by leading bit.
-        rounded = Signal(16)
-        shifts = range(24, 39)
-        for shift in shifts:
-            lead = shift + FP16.fraction_bits  # position of the hidden bit in this binade
-            kept = fixed[shift : lead + 1]
-            half, rest = fixed[shift - 1], fixed[: shift - 1].any()
-            up = half & (rest | kept[0])
-            code = Const((shift - 24) << FP16.fraction_bits, 16) + kept + up
-            applies = fixed[lead] & ~fixed[lead + 1 :].any() if shift > 24 else ~fixed[lead + 1 :].any()
-            with m.If(applies):
-                m.d.comb += rounded.eq(code)
-        return rounded
