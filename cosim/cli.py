@@ -6,6 +6,7 @@ Exit codes: 0 all well, 1 a check failed, 2 bad input, a missing tool or a stale
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -112,7 +113,7 @@ def evaluate(
         Optional[Path], typer.Option(help="Configuration to rerun: a results.json of an earlier evaluation, or TOML.")
     ] = None,
     system: Annotated[Optional[list[str]], typer.Option(help="Only these systems (repeatable).")] = None,
-    batch: Annotated[Optional[list[int]], typer.Option(parser=_whole("--batch", 1, 4096), metavar="N", help="Batch sizes (repeatable) [default: 16 32 64 128].")] = None,
+    batch: Annotated[Optional[list[int]], typer.Option(parser=_whole("--batch", 1, 128), metavar="N", help="Batch sizes (repeatable) [default: 16 32 64 128].")] = None,
     trace: Annotated[Optional[Path], typer.Option(help="Acceptance trace (CSV) [default: the recorded one].")] = None,
     seed: Annotated[Optional[int], typer.Option(parser=_whole("--seed", *_SEEDS), metavar="N", help="First seed, 0 to 4294967295; further ones follow it.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for the results [default: BUILD/evaluation].")] = None,
@@ -157,7 +158,8 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        say(f"saddle: {error.format_message()} (see saddle --help)")
+        message = re.sub(r"^Invalid value for .*: Value error, ", "", error.format_message())
+        say(f"saddle: {message} (see saddle --help)")
         code = 2
     raise SystemExit(code or 0)
 

@@ -179,6 +179,7 @@ def run(
         "COCOTB_TRUST_INERTIAL_WRITES": "1" if simulator.name == "verilator" else "0",
         "COCOTB_ANSI_OUTPUT": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONWARNINGS": "error::DeprecationWarning",
         "SADDLE_SETTINGS": json.dumps(settings),
         "SADDLE_RECORDS": str(records),
     }
