@@ -33,8 +33,9 @@ app = typer.Typer(
 )
 
 BlockNames = Annotated[
-    Optional[list[str]], typer.Argument(metavar="[BLOCK]...", help="Block or configuration, e.g. draft_pool or draft_pool_32 [default: all].")
-]  # fmt: skip
+    Optional[list[str]],
+    typer.Argument(metavar="[BLOCK]...", help="Block or configuration, e.g. draft_pool or draft_pool_32 [default: all]."),
+]
 
 
 def _whole(name: str, low: int, high: int) -> Callable[[str], int]:
@@ -50,8 +51,16 @@ def _whole(name: str, low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-_SEEDS = 0, 2**32 - 1
-Jobs = Annotated[int, typer.Option("--jobs", "-j", parser=_whole("--jobs", 1, 256), metavar="N", help="Processes at a time, 1 to 256.")]
+def _seed(text: str) -> Any:
+    return typer.Option(parser=_whole("--seed", 0, 2**32 - 1), metavar="N", help=f"{text} 0 to 4294967295.")
+
+
+Jobs = Annotated[
+    Optional[int],
+    typer.Option(
+        "--jobs", "-j", parser=_whole("--jobs", 1, 256), metavar="N", help="Processes at a time, 1 to 256 [default: all cores]."
+    ),
+]
 
 
 def _cores() -> int:
@@ -86,14 +95,14 @@ def regress(
     simulator: Annotated[
         Optional[str], typer.Option(help="Only this simulator: verilator or icarus. Does not certify.")
     ] = None,
-    seed: Annotated[Optional[int], typer.Option(parser=_whole("--seed", *_SEEDS), metavar="N", help="Seed of all random stimuli, 0 to 4294967295 [default: 1].")] = None,
+    seed: Annotated[Optional[int], _seed("Seed of all random stimuli [default: 1].")] = None,
     test: Annotated[Optional[str], typer.Option(help="Only tests whose name matches. Does not certify.")] = None,
     effort: Annotated[
         float, typer.Option(help="Factor on the number of random transactions, 0.001 to 1000; below 1 does not certify.")
     ] = 1.0,
     waves: Annotated[bool, typer.Option(help="Write waveforms (dump.vcd or dump.fst in the run's folder).")] = False,
     force: Annotated[bool, typer.Option(help="Run also what is certified already.")] = False,
-    jobs: Jobs = _cores(),
+    jobs: Jobs = None,
 ) -> None:
     """Compare blocks with their golden models in simulation, measure their cycles, certify what passes."""
     from cosim.regression_report import run_and_print
@@ -102,7 +111,8 @@ def regress(
         raise ParameterError(f"--effort must be a number in [0.001, 1000], not {effort}")
 
     failed = run_and_print(
-        _chosen(names), simulator=simulator, seed=seed, only=test, effort=effort, waves=waves, force=force, workers=jobs
+        _chosen(names), simulator=simulator, seed=seed, only=test, effort=effort, waves=waves, force=force,
+        workers=jobs or _cores(),
     )
     raise typer.Exit(1 if failed else 0)
 
@@ -113,15 +123,20 @@ def evaluate(
         Optional[Path], typer.Option(help="Configuration to rerun: a results.json of an earlier evaluation, or TOML.")
     ] = None,
     system: Annotated[Optional[list[str]], typer.Option(help="Only these systems (repeatable).")] = None,
-    batch: Annotated[Optional[list[int]], typer.Option(parser=_whole("--batch", 1, 128), metavar="N", help="Batch sizes (repeatable) [default: 16 32 64 128].")] = None,
+    batch: Annotated[
+        Optional[list[int]],
+        typer.Option(
+            parser=_whole("--batch", 1, 128), metavar="N", help="Batch size, 1 to 128 (repeatable) [default: 16 32 64 128]."
+        ),
+    ] = None,
     trace: Annotated[Optional[Path], typer.Option(help="Acceptance trace (CSV) [default: the recorded one].")] = None,
-    seed: Annotated[Optional[int], typer.Option(parser=_whole("--seed", *_SEEDS), metavar="N", help="First seed, 0 to 4294967295; further ones follow it.")] = None,
+    seed: Annotated[Optional[int], _seed("First seed; further ones follow it.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for the results [default: BUILD/evaluation].")] = None,
     unverified: Annotated[
         bool, typer.Option(help="Go on without valid certificates, with predicted cycles; marks every result UNVERIFIED.")
     ] = False,
     force: Annotated[bool, typer.Option(help="Compute again even if the results are up to date.")] = False,
-    jobs: Jobs = _cores(),
+    jobs: Jobs = None,
 ) -> None:
     """Evaluate system throughput from the golden Manager and the certified cycles."""
     from cosim.files import build_root
@@ -132,7 +147,7 @@ def evaluate(
         lines = evaluate_and_print(
             out or build_root() / "evaluation",
             config=config, systems=system, batches=batch, trace=trace, seed=seed,
-            unverified=unverified, force=force, jobs=jobs, tick=tick,
+            unverified=unverified, force=force, jobs=jobs or _cores(), tick=tick,
         )  # fmt: skip
     for line in lines:
         print(line)

@@ -206,7 +206,7 @@ def regress_all(
         For :func:`regress`.
     """
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        running = {pool.submit(regress, block, configuration, **options): (block, configuration) for block, configuration in work}
+        running = {pool.submit(regress, *job, **options): job for job in work}
         pending = set(running)
         try:
             while pending:

@@ -89,8 +89,7 @@ def _describe(result: Result) -> list[str]:
             f"{run.simulator:9}  {verdict}  {len(run.outcome.tests)} tests  {run.transactions:,} transactions  "
             f"seed {run.outcome.seed}  {run.seconds:.0f} s"
         )
-        for problem in run.problems:
-            lines.append(f"  {problem}")
+        lines += [f"  {problem}" for problem in run.problems]
         if run.problems:
             lines.append(f"  replay: saddle regress {top} --simulator {run.simulator} --seed {run.outcome.seed} --waves")
             lines.append(f"  log: {run.outcome.log}")

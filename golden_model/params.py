@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-__all__ = ["ParameterError", "check_range", "check_code"]
+__all__ = ["ParameterError", "check_code", "check_range"]
 
 
 class ParameterError(ValueError):

@@ -152,7 +152,7 @@ class StreamBench:
         digest = hashlib.sha256(repr((payloads, source, sink)).encode()).hexdigest()
         record.stimulus(name or f"{source}/{sink}", digest)
         willing, taking = _go(source, self.rng, 0.5), _go(sink, self.rng, ready_probability)
-        done, log = Exchange(), open(self._log, "a") if self._log else None  # noqa: SIM115
+        done, log = Exchange(), open(self._log, "a") if self._log else None
         offered, ready, seen_valid, held = False, False, False, None
         cycle = last_transfer = 0
         while len(done.accepted) < len(payloads) or len(done.answered) < len(answers):

@@ -89,7 +89,7 @@ class Response(NamedTuple):
     is_entry: int
     last: int
     status: int
-    count: int  # tokens stored, found, freed or handed out; 0 in entry beats
+    count: int  # type: ignore[assignment]  # tokens stored, found, freed or handed out; 0 in entry beats
     waiting: int
     sent: int
     request: int = 0

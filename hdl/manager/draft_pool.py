@@ -122,7 +122,8 @@ class DraftPool(wiring.Component):
         sent_r = Signal(self.entries)
         locked_r = Signal()
         depth = max(self.entries, 2)  # one entry would have an address of no bits
-        m.submodules.tokens = tokens = memory.Memory(shape=self.token_bits, depth=depth, init=[])
+        tokens: memory.Memory = memory.Memory(shape=self.token_bits, depth=depth, init=[])
+        m.submodules.tokens = tokens
         token_write, token_read = tokens.write_port(), tokens.read_port()
 
         # Stage 1, commands: match lines and the lowest free entry; the states change at once.  A refused insert may

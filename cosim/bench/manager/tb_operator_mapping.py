@@ -86,16 +86,15 @@ async def directed_specials(dut: Any) -> None:
         for group in corners("kv_group")
     ]
     top = bench.limit("dlm_fc_threshold")
-    for operator in Operator:  # the largest of both sides, and DLM FC at exactly its threshold
-        for tokens in (9, bench.limit("tokens")):
-            queries.append((
-                {"operator": operator, "tokens": tokens, "requests": bench.limit("requests")},
-                {
-                    "dlm_fc_threshold": min(tokens << FRACTION_BITS, top),
-                    "tlm_attention_threshold": top,
-                    "kv_group": bench.limit("kv_group"),
-                },
-            ))
+    largest = {"tlm_attention_threshold": top, "kv_group": bench.limit("kv_group")}
+    queries += [  # the largest of both sides, and DLM FC at exactly its threshold
+        (
+            {"operator": operator, "tokens": tokens, "requests": bench.limit("requests")},
+            {"dlm_fc_threshold": min(tokens << FRACTION_BITS, top), **largest},
+        )
+        for operator in Operator
+        for tokens in (9, bench.limit("tokens"))
+    ]
     await bench.compare(queries)
 
 
