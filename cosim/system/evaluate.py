@@ -17,12 +17,13 @@ import numpy as np
 
 from cosim.certificates import OperationTiming
 from cosim.errors import UserError
+from cosim.files import write_atomically
 from cosim.report.claims import check_claims, claims_csv, claims_markdown
 from cosim.report.figures import draw_fig12
 from cosim.system.config import EvaluationConfig
 from cosim.system.engine import Run, simulate
 from cosim.system.manager import Timing, check_timing
-from cosim.system.output import to_csv, to_json, write_atomically
+from cosim.system.output import to_csv, to_json
 from cosim.system.parameters import Machine, Parameters
 from cosim.system.placement import make_plan
 from cosim.system.trace import Trace, load_trace

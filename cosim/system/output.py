@@ -1,19 +1,14 @@
-"""Files of results: written whole or not at all, and byte-identical for equal content."""
+"""Results as text, byte-identical for equal content."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from cosim.errors import UserError
-
-__all__ = ["to_csv", "to_json", "write_atomically"]
+__all__ = ["to_csv", "to_json"]
 
 
 def _cell(value: Any) -> Any:
@@ -38,24 +33,3 @@ def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = No
 def to_json(document: Mapping[str, Any]) -> bytes:
     """Return a document as indented JSON."""
     return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside ``path`` and rename, so that a reader never sees half a file.
-
-    Raises
-    ------
-    UserError
-        The path and the reason.
-    """
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise UserError(f"{path}: {error.strerror}") from None

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from cosim.errors import UserError
+from cosim.files import write_atomically
 from cosim.report.claims import check_claims
 from cosim.system.config import EvaluationConfig
 from cosim.system.evaluate import run_evaluation
 from cosim.system.manager import Timing
-from cosim.system.output import to_csv, write_atomically
+from cosim.system.output import to_csv
 from cosim.system.statistics import bootstrap_mean
 
 FILES = ("results.csv", "results.json", "claims.csv", "claims.md", "fig12.png", "fig12.svg")
