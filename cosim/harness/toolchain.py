@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cosim.errors import UserError
 
-__all__ = ["SIMULATORS", "Simulator", "find_simulator", "safe_path"]
+__all__ = ["SIMULATORS", "Simulator", "find_simulator", "is_safe", "safe_folder", "safe_path"]
 
 SIMULATORS = ("verilator", "icarus")
 """The simulators that the harness drives; the first is the default."""
@@ -50,6 +50,26 @@ class Simulator:
     root: Path | None = None
 
 
+def is_safe(path: Path) -> bool:
+    """Tell whether a path has only characters that make and Verilator can handle."""
+    return re.fullmatch(r"[A-Za-z0-9_./+-]+", str(path.resolve())) is not None
+
+
+def safe_folder() -> Path:
+    """Return a private folder with a safe name below the system's temporary folder.
+
+    Raises
+    ------
+    UserError
+        When its name is taken by someone else.
+    """
+    base = Path("/tmp") / f"saddle-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise UserError(f"{base} belongs to someone else; move the project to a path without spaces")
+    return base
+
+
 def safe_path(path: Path) -> Path:
     """Return a path without characters that make and Verilator stumble over, for an existing folder.
 
@@ -57,12 +77,9 @@ def safe_path(path: Path) -> Path:
     below the system's temporary folder; the files stay where they are.
     """
     path = path.resolve()
-    if re.fullmatch(r"[A-Za-z0-9_./+-]+", str(path)):
+    if is_safe(path):
         return path
-    base = Path("/tmp") / f"saddle-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
-    if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise UserError(f"{base} belongs to someone else; move the project to a path without spaces")
+    base = safe_folder()
     link = base / hashlib.sha256(str(path).encode()).hexdigest()[:16]
     if not (link.is_symlink() and Path(os.readlink(link)) == path):
         fresh = Path(tempfile.mkdtemp(dir=base)) / "link"
