@@ -1,7 +1,8 @@
 """The paper's claims beside the model's results.
 
-A number holds if model / paper lies in [0.8, 1.25] and its interval on the paper's side of 1; a direction
-holds if the mean over seeds satisfies it in every cell.  Both limits are our choice.  Values of the paper: sections V-B to V-E; the claim ids are this project's.
+A number holds if model / paper lies in [0.8, 1.25] and its interval on the paper's side of 1; a direction holds if the
+mean over seeds satisfies it in every cell.  These limits are our choice.  Values of the paper: sections V-B to V-E; the
+claim ids are this project's.
 """
 
 from __future__ import annotations
