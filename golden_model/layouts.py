@@ -6,6 +6,7 @@ replay pack and unpack with :func:`pack` and :func:`unpack`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 
 __all__ = ["Fields", "pack", "unpack", "width"]
@@ -28,7 +29,7 @@ def pack(fields: Fields, values: Mapping[str, int]) -> int:
         raise ValueError(f"unknown fields {sorted(unknown)}")
     payload, offset = 0, 0
     for name, bits in fields:
-        value = values[name]
+        value = operator.index(values[name])  # an int: a numpy integer would wrap around
         if not 0 <= value < 1 << bits:
             raise ValueError(f"{name} must be in [0, {(1 << bits) - 1}], not {value}")
         payload |= value << offset

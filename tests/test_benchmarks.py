@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 import pytest
 
 from golden_model.manager.draft_pool import DraftPool, Op
 from golden_model.manager.stop_test import ONE, StopTest
-from tests.golden.test_draft_pool import NaivePool, random_command
+from tests.golden.test_draft_pool import NaivePool, stream
 
 
 @pytest.mark.benchmarks
 def test_golden_manager_events_per_second() -> None:
-    rng, seconds = random.Random(1), dict[str, float]()
-    commands = [random_command(rng, 512, number // 2048 % 2 == 0) for number in range(4000)]
+    seconds: dict[str, float] = {}
+    commands = list(stream(512, (7, 5, 17), (64, 16), 4000))
     inserts = sum(command.op == Op.INSERT for command in commands)
     for name, pool in (("golden", DraftPool()), ("naive", NaivePool(512))):
         started = time.perf_counter()

@@ -60,7 +60,7 @@ class Status(IntEnum):
 
 
 class Command(NamedTuple):
-    """One command; fields that the operation does not use are ignored."""
+    """One command; fields that the operation does not use must fit and are ignored."""
 
     op: int
     request: int = 0
@@ -112,7 +112,7 @@ class DraftPool:
     Raises
     ------
     ParameterError
-        For a parameter or a command field out of range.
+        For a parameter, or a field given to :meth:`execute`, out of range.  The other methods do not check their fields.
     """
 
     def __init__(
@@ -169,8 +169,7 @@ class DraftPool:
     def execute(self, command: Command) -> list[Response]:
         """Carry out one command and return its beats."""
         widths = dict(self.command_fields)
-        for name, value in command._asdict().items():
-            check_code(name, value, widths[name])
+        command = Command(**{name: check_code(name, value, widths[name]) for name, value in command._asdict().items()})
         status, count, handed_out = Status.OK, 0, []
         match Op(command.op):
             case Op.INSERT:

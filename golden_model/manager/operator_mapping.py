@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from golden_model.layouts import Fields
-from golden_model.params import check_code
+from golden_model.params import check_code, check_range
 
 __all__ = ["FRACTION_BITS", "Operator", "OperatorMapping"]
 
@@ -47,10 +47,10 @@ class OperatorMapping:
     def __init__(
         self, *, token_bits: int = 10, request_bits: int = 8, group_bits: int = 4, threshold_bits: int = 12
     ) -> None:
-        self.token_bits = token_bits
-        self.request_bits = request_bits
-        self.group_bits = group_bits
-        self.threshold_bits = threshold_bits
+        self.token_bits = check_range("token_bits", token_bits, 1, 16)
+        self.request_bits = check_range("request_bits", request_bits, 1, 16)
+        self.group_bits = check_range("group_bits", group_bits, 1, 8)
+        self.threshold_bits = check_range("threshold_bits", threshold_bits, 1, 24)
 
     @property
     def query_fields(self) -> Fields:
@@ -81,12 +81,12 @@ class OperatorMapping:
 
         A TLM attention without requests stays on the GPU (0 < 0 is false).
         """
-        check_code("operator", operator, 1)
-        check_code("tokens", tokens, self.token_bits)
-        check_code("requests", requests, self.request_bits)
-        check_code("kv_group", kv_group, self.group_bits)
-        check_code("dlm_fc_threshold", dlm_fc_threshold, self.threshold_bits)
-        check_code("tlm_attention_threshold", tlm_attention_threshold, self.threshold_bits)
+        operator = check_code("operator", operator, 1)
+        tokens = check_code("tokens", tokens, self.token_bits)
+        requests = check_code("requests", requests, self.request_bits)
+        kv_group = check_code("kv_group", kv_group, self.group_bits)
+        dlm_fc_threshold = check_code("dlm_fc_threshold", dlm_fc_threshold, self.threshold_bits)
+        tlm_attention_threshold = check_code("tlm_attention_threshold", tlm_attention_threshold, self.threshold_bits)
         if operator == Operator.DLM_FC:
             return int(tokens << FRACTION_BITS < dlm_fc_threshold)
         return int(tokens * kv_group << FRACTION_BITS < tlm_attention_threshold * requests)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from golden_model.arithmetic.formats import FP16, round_to_format, unpack
 from golden_model.layouts import Fields
-from golden_model.params import check_code
+from golden_model.params import check_code, check_range
 
 __all__ = ["ONE", "Decision", "StopTest", "probability_product"]
 
@@ -33,7 +33,7 @@ class Decision(NamedTuple):
 
 
 def probability_product(h: int, p: int) -> int:
-    """Return the FP16 code of ``h * p``, rounded once to nearest even.
+    """Return the FP16 code of ``h * p``, rounded once to nearest even, for codes in [0, :data:`ONE`] (not checked).
 
     >>> hex(probability_product(0x3840, 0x3B33))  # 0.53125 * 0.9
     '0x37a6'
@@ -55,8 +55,8 @@ class StopTest:
     """
 
     def __init__(self, *, request_bits: int = 7, length_bits: int = 5) -> None:
-        self.request_bits = request_bits
-        self.length_bits = length_bits
+        self.request_bits = check_range("request_bits", request_bits, 1, 16)
+        self.length_bits = check_range("length_bits", length_bits, 1, 8)
 
     @property
     def request_fields(self) -> Fields:
@@ -80,14 +80,14 @@ class StopTest:
         tau
             FP16 code of the threshold.  A code above :data:`ONE` (NaN and negative numbers too) stops every draft.
         max_length
-            Longest draft.  0 stops every draft.
+            Length at which a draft stops; the token that reaches it is still kept.  0 stops every draft at its first token.
         keep_below
             1 keeps the token whose H fell below tau, 0 drops it.
         """
-        for name, code in (("h", h), ("p", p), ("tau", tau)):
-            check_code(name, code, 16)
-        check_code("length", length, self.length_bits)
-        check_code("max_length", max_length, self.length_bits)
+        h, p, tau = check_code("h", h, 16), check_code("p", p, 16), check_code("tau", tau, 16)
+        length = check_code("length", length, self.length_bits)
+        max_length = check_code("max_length", max_length, self.length_bits)
+        keep_below = check_code("keep_below", keep_below, 1)
         if h > ONE or p > ONE:
             return Decision(h=0, go_on=0, keep=0, invalid=1)
         product = probability_product(h, p)
