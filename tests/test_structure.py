@@ -98,3 +98,13 @@ def test_text_files_name_no_private_place() -> None:
         if path.suffix in {".py", ".md", ".toml", ".lock", ".csv", ""} and path.is_file():
             text = path.read_text(encoding="utf-8")
             assert not [word for word in words if word in text], f"{line} names a place of one machine"
+
+
+def test_readme_states_the_cycles_that_regressions_measure() -> None:
+    """A regression fails unless it measures ``predicted_timing``; the README's table must say the same."""
+    rows = {line.split("`")[1]: line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [`")}
+    for block in BLOCKS:
+        timing = block.component(block.configurations[0]).predicted_timing
+        for cycles in timing.values():
+            assert f"{cycles['latency_cycles']} / {cycles['interval_cycles']}" in rows[block.stem], block.stem
+    assert set(rows) == {block.stem for block in BLOCKS}

@@ -7,6 +7,7 @@ doubles its speed against cocotb's default of making every signal public.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -67,15 +68,18 @@ def build(simulator: Simulator, verilog: str, top: str, *, waves: bool = False, 
     done = folder / "built"
     if done.is_file():
         return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    source = folder / f"{top}.v"
-    write_atomically(source, verilog)
     compile_with = _compile_verilator if simulator.name == "verilator" else _compile_icarus
-    with (folder / "build.log").open("w") as log:
-        status = compile_with(simulator, folder, top, waves, log)
-    if status:
-        raise UserError(f"{simulator.name} cannot build {top} (exit {status}); see {folder / 'build.log'}")
-    write_atomically(done, key)
+    with (_made(folder.parent) / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building the same
+        if done.is_file():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        write_atomically(folder / f"{top}.v", verilog)
+        with (folder / "build.log").open("w") as log:
+            status = compile_with(simulator, folder, top, waves, log)
+        if status:
+            raise UserError(f"{simulator.name} cannot build {top} (exit {status}); see {folder / 'build.log'}")
+        write_atomically(done, key)
     return folder
 
 

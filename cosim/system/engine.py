@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosim.certificates import Timing
 from cosim.system.adaptive import AdaptiveServing
 from cosim.system.llm import ModelShape
-from cosim.system.manager import Manager, MappingDecision, Timing
+from cosim.system.manager import Manager, MappingDecision
 from cosim.system.parameters import Machine, SystemRow
 from cosim.system.placement import Plan, SystemCosts, make_plan
 from cosim.system.serving import CommitHook, Measurement, Serving

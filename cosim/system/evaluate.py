@@ -6,7 +6,7 @@ The same inputs give byte-identical CSV, JSON, Markdown and SVG files.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from importlib.metadata import version
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cosim.certificates import OperationTiming
+from cosim.certificates import Timing
 from cosim.errors import UserError
 from cosim.files import write_atomically
 from cosim.report.claims import check_claims, claims_csv, claims_markdown
 from cosim.report.figures import draw_fig12
 from cosim.system.config import EvaluationConfig
 from cosim.system.engine import Run, simulate
-from cosim.system.manager import Timing, check_timing
+from cosim.system.manager import check_timing
 from cosim.system.output import to_csv, to_json
 from cosim.system.parameters import Machine, Parameters
 from cosim.system.placement import make_plan
@@ -164,7 +164,7 @@ def _check_plans(config: EvaluationConfig, parameters: Parameters, timing: Timin
 
 def run_evaluation(
     config: EvaluationConfig,
-    timing: Mapping[str, Mapping[str, OperationTiming]],
+    timing: Timing,
     out: Path,
     *,
     unverified: bool = False,

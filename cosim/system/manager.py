@@ -7,19 +7,15 @@ is not included in this version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cosim.certificates import OperationTiming
+from cosim.certificates import Timing
 from cosim.errors import UserError
 from golden_model.manager.draft_pool import SENT, WAITING, DraftPool, Entry, Status
 from golden_model.manager.operator_mapping import FRACTION_BITS, Operator, OperatorMapping
 from golden_model.manager.stop_test import Decision, StopTest
 
-__all__ = ["REQUIRED_TIMING", "Manager", "MappingDecision", "Thresholds", "Timing", "check_timing"]
-
-Timing = Mapping[str, Mapping[str, OperationTiming]]
-"""Block -> operation -> measured timing."""
+__all__ = ["REQUIRED_TIMING", "Manager", "MappingDecision", "Thresholds", "check_timing"]
 
 REQUIRED_TIMING: dict[str, tuple[str, ...]] = {
     "dot_product": ("dot",),

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from cosim.certificates import OperationTiming
+from cosim.certificates import OperationTiming, Timing
 from cosim.system.engine import Run, simulate
-from cosim.system.manager import Timing
 from cosim.system.parameters import Parameters, load_parameters
 from cosim.system.serving import CommitHook
 from cosim.system.trace import TraceRequest, make_request

@@ -6,11 +6,11 @@ from math import ceil
 
 import pytest
 
-from cosim.certificates import OperationTiming
+from cosim.certificates import OperationTiming, Timing
 from cosim.errors import UserError
 from cosim.system.costs import Cost, CostModel, combine
 from cosim.system.llm import ModelShape
-from cosim.system.manager import Thresholds, Timing
+from cosim.system.manager import Thresholds
 from cosim.system.parameters import Machine, Parameters
 from cosim.system.placement import check_memory, make_plan
 from golden_model.manager.operator_mapping import Operator, OperatorMapping

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cosim.certificates import OperationTiming
+from cosim.certificates import OperationTiming, Timing
 from cosim.system.engine import Run
-from cosim.system.manager import Timing
 from cosim.system.parameters import Parameters
 from cosim.system.serving import Serving
 from cosim.system.trace import TraceRequest, load_trace, make_request

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cosim.certificates import Timing
 from cosim.errors import UserError
 from cosim.files import write_atomically
 from cosim.report.claims import check_claims
 from cosim.system.config import EvaluationConfig
 from cosim.system.evaluate import run_evaluation
-from cosim.system.manager import Timing
 from cosim.system.output import to_csv
 from cosim.system.statistics import bootstrap_mean
 
