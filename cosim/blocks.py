@@ -93,6 +93,17 @@ BLOCKS: tuple[Block, ...] = (
         ),
     ),
     Block(
+        stem="processing_element",
+        area="pim",
+        summary="PE of a bank: 16 FP16 products per cycle in dot or axpy mode, exact accumulators",
+        configurations=(
+            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
+            Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",)),
+            Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
+            Configuration("default", system=True),
+        ),
+    ),
+    Block(
         stem="dot_product",
         area="arithmetic",
         summary="16-lane fused FP16 dot product with one rounding to FP32",

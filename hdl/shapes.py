@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, ValueLike
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 
 from golden_model.layouts import Fields
 
-__all__ = ["advance", "struct"]
+__all__ = ["advance", "choose", "struct"]
 
 
 def struct(fields: Fields) -> data.StructLayout:
@@ -36,3 +38,11 @@ def advance(m: Module, *, valids: list[Signal], i_valid: ValueLike, o_ready: Val
         with m.If(enable):
             m.d.sync += valid.eq(i_valid if k == 0 else valids[k - 1])
     return enables
+
+
+def choose(words: Sequence[Value], index: Value) -> Value:
+    """Return ``words[index]`` by a tree of two-way choices, the lowest bit first; ``words`` must be 2^len(index) long."""
+    for bit in index:
+        words = [Mux(bit, odd, even) for even, odd in zip(words[::2], words[1::2], strict=True)]
+    (word,) = words
+    return word

@@ -18,7 +18,7 @@ from golden_model.arithmetic.formats import FP16, FP32
 from hdl.arithmetic.rounding import leading_zeros, round_nearest_even, shift_left, unpack
 from hdl.shapes import advance, struct
 
-__all__ = ["DotProduct"]
+__all__ = ["EXPONENT_BITS", "PRODUCT_BITS", "DotProduct", "Product", "multiply", "reduce_pairwise"]
 
 STAGES = ("product", "maximum", "align", "sum", "round")
 PRODUCT_BITS = 2 * (FP16.fraction_bits + 1)  # 11 x 11 bits, exact
@@ -87,7 +87,8 @@ class DotProduct(wiring.Component):
         product_exponent_r = self._registers("product_exponent", EXPONENT_BITS)
         special = _special("special")
         product_special_r = _special("product_special_r")
-        products = [self._multiply(m, lane) for lane in range(self.lanes)]
+        codes = self.i.payload
+        products = [multiply(m, codes[f"a_{lane}"], codes[f"b_{lane}"], lane) for lane in range(self.lanes)]
         self._classify(m, special, products)
         with m.If(load_product):
             m.d.sync += product_special_r.eq(special)
@@ -99,7 +100,7 @@ class DotProduct(wiring.Component):
                 ]
 
         # Stage 2, maximum: the largest exponent and every lane's distance from it.
-        largest = _tree(m, product_exponent_r, "largest", lambda x, y: Mux(x > y, x, y))
+        largest = reduce_pairwise(m, product_exponent_r, "largest", lambda x, y: Mux(x > y, x, y))
         maximum_product_r = self._registers("maximum_product", PRODUCT_BITS)
         maximum_sign_r = self._registers("maximum_sign", 1)
         maximum_distance_r = self._registers("maximum_distance", EXPONENT_BITS)
@@ -133,7 +134,7 @@ class DotProduct(wiring.Component):
                 m.d.sync += align_term_r[lane].eq(Mux(maximum_sign_r[lane], -cut, cut))
 
         # Stage 4, sum: exact.
-        total = _tree(m, align_term_r, "sum", lambda x, y: x + y)
+        total = reduce_pairwise(m, align_term_r, "sum", lambda x, y: x + y)
         sum_r = Signal(total.shape(), reset_less=True)  # signed, F + 3 + ceil(log2(lanes)) bits
         sum_exponent_r = Signal(EXPONENT_BITS, reset_less=True)
         sum_special_r = _special("sum_special_r")
@@ -156,27 +157,6 @@ class DotProduct(wiring.Component):
     def _registers(self, name: str, shape: ShapeLike) -> list[Signal]:
         """Return one register per lane."""
         return [Signal(shape, name=f"{name}_{lane}_r", reset_less=True) for lane in range(self.lanes)]
-
-    def _multiply(self, m: Module, lane: int) -> Product:
-        """Multiply one lane."""
-        a, b = (unpack(m, self.i.payload[f"{side}_{lane}"], FP16, name=f"{side}_{lane}") for side in "ab")
-        zero = Signal(name=f"zero_{lane}")
-        product = Product(
-            sign=Signal(name=f"sign_{lane}"),
-            magnitude=Signal(PRODUCT_BITS, name=f"magnitude_{lane}"),
-            exponent=Signal(EXPONENT_BITS, name=f"exponent_{lane}"),
-            inf=Signal(name=f"inf_{lane}"),
-            nan=Signal(name=f"nan_{lane}"),
-        )
-        m.d.comb += [
-            zero.eq(a.zero | b.zero),
-            product.sign.eq(a.sign ^ b.sign),
-            product.magnitude.eq(a.significand * b.significand),
-            product.exponent.eq(Mux(zero, 0, a.exponent + b.exponent)),  # 0, so that a zero never is the largest
-            product.inf.eq(a.inf | b.inf),
-            product.nan.eq(a.nan | b.nan | (product.inf & zero)),
-        ]
-        return product
 
     @staticmethod
     def _classify(m: Module, special: data.View, products: list[Product]) -> None:
@@ -219,7 +199,29 @@ def _special(name: str) -> data.View:
     return data.View(SPECIAL, Signal(SPECIAL.size, name=name, reset_less=True))
 
 
-def _tree(m: Module, nodes: list[Signal], name: str, combine: Callable[[Signal, Signal], Value]) -> Signal:
+def multiply(m: Module, a_code: Value, b_code: Value, lane: int) -> Product:
+    """Multiply two FP16 codes exactly; combinational."""
+    a, b = unpack(m, a_code, FP16, name=f"a_{lane}"), unpack(m, b_code, FP16, name=f"b_{lane}")
+    zero = Signal(name=f"zero_{lane}")
+    product = Product(
+        sign=Signal(name=f"sign_{lane}"),
+        magnitude=Signal(PRODUCT_BITS, name=f"magnitude_{lane}"),
+        exponent=Signal(EXPONENT_BITS, name=f"exponent_{lane}"),
+        inf=Signal(name=f"inf_{lane}"),
+        nan=Signal(name=f"nan_{lane}"),
+    )
+    m.d.comb += [
+        zero.eq(a.zero | b.zero),
+        product.sign.eq(a.sign ^ b.sign),
+        product.magnitude.eq(a.significand * b.significand),
+        product.exponent.eq(Mux(zero, 0, a.exponent + b.exponent)),  # 0, so that a zero never is the largest
+        product.inf.eq(a.inf | b.inf),
+        product.nan.eq(a.nan | b.nan | (product.inf & zero)),
+    ]
+    return product
+
+
+def reduce_pairwise(m: Module, nodes: list[Signal], name: str, combine: Callable[[Signal, Signal], Value]) -> Signal:
     """Reduce ``nodes`` pairwise, level by level; each node is a signal just wide enough for its value."""
     level = 0
     while len(nodes) > 1:

@@ -73,12 +73,16 @@ def leading_zeros(m: Module, value: Value, *, name: str) -> Signal:
     return count
 
 
-def shift_left(m: Module, value: Value, amount: Value, *, name: str) -> Value:
-    """Return ``value << amount`` in the width of ``value``, the largest step first, as ``leading_zeros`` counts."""
+def shift_left(m: Module, value: Value, amount: Value, *, name: str, fill: Value | None = None) -> Value:
+    """Return ``value << amount`` in the width of ``value``, the largest step first, as ``leading_zeros`` counts.
+
+    ``fill`` is the bit that moves in at the low end; 0 if it is not given.
+    """
     for level in reversed(range(len(amount))):
         step = 1 << level
         stepped = Signal(len(value), name=f"{name}_by_{step}")
-        m.d.comb += stepped.eq(Mux(amount[level], Cat(Const(0, step), value)[: len(value)], value))
+        low = Const(0, step) if fill is None else fill.replicate(step)
+        m.d.comb += stepped.eq(Mux(amount[level], Cat(low, value)[: len(value)], value))
         value = stepped
     return value
 

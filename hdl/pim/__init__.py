@@ -1,0 +1,1 @@
+"""RTL of the PIM blocks; one component per file."""
