@@ -122,6 +122,21 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(Configuration("default"),),
     ),
     Block(
+        stem="global_buffer",
+        area="pim",
+        summary="two halves of vector words that a pseudo-channel's processing elements share",
+        configurations=(
+            Configuration("64", {"words": 64}, system=True),
+            Configuration("4x2", {"words": 4, "lanes": 2}),
+        ),
+    ),
+    Block(
+        stem="accumulator",
+        area="pim",
+        summary="sum of four FP32 partial results, as FP32 or FP16",
+        configurations=(Configuration("default", system=True),),
+    ),
+    Block(
         stem="stop_test",
         area="manager",
         summary="Controller: H times p in FP16, compared with tau",

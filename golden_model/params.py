@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-__all__ = ["ParameterError", "check_code", "check_range"]
+__all__ = ["ParameterError", "check_code", "check_power_of_two", "check_range"]
 
 
 class ParameterError(ValueError):
@@ -54,3 +54,21 @@ def check_code(name: str, value: object, bits: int) -> int:
     127
     """
     return check_range(name, value, 0, (1 << bits) - 1)
+
+
+def check_power_of_two(name: str, value: object, low: int, high: int) -> int:
+    """Return ``value`` as a Python int if it is a power of two in ``[low, high]``, or raise :class:`ParameterError`.
+
+    >>> check_power_of_two("lanes", 12, 2, 32)
+    Traceback (most recent call last):
+    ...
+    golden_model.params.ParameterError: lanes must be a power of two in [2, 32], not 12
+    """
+    message = f"{name} must be a power of two in [{low}, {high}], not {value!r}"
+    try:
+        number = check_range(name, value, low, high)
+    except ParameterError:
+        raise ParameterError(message) from None
+    if number & (number - 1):
+        raise ParameterError(message)
+    return number

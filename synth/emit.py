@@ -9,6 +9,9 @@ from typing import Any
 
 __all__ = ["emit"]
 
+_ZERO_WORDS = re.compile(
+    r"^  initial begin\n    (\w+)\[\d+\] = (\d+'[dh]0+);\n(?:    \1\[\d+\] = \2;\n)+  end\n", re.MULTILINE
+)
 _KICK = r"\1`ifdef __ICARUS__\n  initial \2 <= 1;\n`endif\n"
 
 
@@ -20,6 +23,7 @@ def emit(component: Any, name: str) -> str:
 
     An ``always @*`` of Amaranth whose inputs hold still from time 0 is never evaluated by Icarus, and its outputs stay
     X.  Yosys guards each with an empty ``if`` on a dummy register; for Icarus alone, that register moves once at time 0.
+    A memory of zeros gets a loop instead of one line per word, which for a deep one would be nearly the whole file.
     Yosys also writes ``x == 0`` as ``! x``, which Verilator takes for a truncation; the reduction says the same.
 
     Parameters
@@ -38,4 +42,13 @@ def emit(component: Any, name: str) -> str:
         warnings.simplefilter("ignore", UnusedElaboratable)  # of others, collected meanwhile
         text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
     text = re.sub(r" = ! (?=\S+ *(?:\[[\d:]+\] *)?;)", " = ~| ", text)
+    text = _ZERO_WORDS.sub(_zero_loop, text)
     return re.sub(r"^(  reg (\\\$auto\$verilog_backend\S+) +=.*;\n)", _KICK, text, flags=re.MULTILINE)
+
+
+def _zero_loop(match: re.Match[str]) -> str:
+    name, zero = match[1], match[2]
+    return (
+        f"  initial begin : {name}_zero\n    integer word;\n"
+        f"    for (word = 0; word < {match[0].count('=')}; word = word + 1) {name}[word] = {zero};\n  end\n"
+    )

@@ -1,1 +1,1 @@
-"""Golden models of the PIM blocks; one file per block, same stem as its RTL and bench."""
+"""Golden models of the processing-in-memory blocks."""

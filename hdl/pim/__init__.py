@@ -1,1 +1,1 @@
-"""RTL of the PIM blocks; one component per file."""
+"""RTL of the processing-in-memory blocks."""

@@ -53,6 +53,8 @@ EXTREMES: list[tuple[str, dict[str, int]]] = [
     ("stop_test", {"request_bits": 1, "length_bits": 1}),
     ("operator_mapping", {"token_bits": 1, "request_bits": 1, "group_bits": 1, "threshold_bits": 1}),
     ("operator_mapping", {"token_bits": 16, "request_bits": 16, "group_bits": 8, "threshold_bits": 24}),
+    ("global_buffer", {"words": 4, "lanes": 32}),
+    ("global_buffer", {"words": 1024, "lanes": 32}),
 ]
 SHIPPED = [(block.stem, dict(configuration.parameters)) for block, configuration in blocks.jobs()]
 
@@ -104,6 +106,9 @@ BAD = [
     ("dot_product", {"align_frac_bits": 19}, r"align_frac_bits must be an integer in \[20, 78\], not 19"),
     ("stop_test", {"length_bits": 0}, r"length_bits must be an integer in \[1, 8\], not 0"),
     ("operator_mapping", {"group_bits": 9}, r"group_bits must be an integer in \[1, 8\], not 9"),
+    ("global_buffer", {"words": 2}, r"words must be a power of two in \[4, 1024\], not 2"),
+    ("global_buffer", {"words": 96}, r"words must be a power of two in \[4, 1024\], not 96"),
+    ("global_buffer", {"lanes": 64}, r"lanes must be a power of two in \[2, 32\], not 64"),
 ]
 
 
@@ -145,6 +150,18 @@ def test_two_sizes_in_one_design(tmp_path: Path) -> None:
     assert any("large" in name for name in modules)
     (tmp_path / "pair.v").write_text(text)
     lint(tmp_path / "pair.v")
+
+
+def test_a_deep_memory_makes_no_long_file() -> None:
+    """AM-09: the largest global buffer, 128 KB, in a few kilobytes of Verilog that no word count lengthens."""
+    sizes = []
+    for words in (256, 1024):
+        block = blocks.find("global_buffer")[0][0]
+        text = emit(block.component(Configuration("x", {"words": words, "lanes": 32})), "x")
+        assert f"for (word = 0; word < {2 * words}; word = word + 1) memory[word] = 512'h0" in text
+        sizes.append(len(text))
+    assert sizes[1] < 6000
+    assert sizes[1] - sizes[0] < 100
 
 
 @pytest.mark.parametrize(("tokens", "threshold"), [(0, 0), (0, 1), (1023, 4095), (255, 4080), (256, 4095)])

@@ -1,1 +1,1 @@
-"""Benches of the PIM blocks."""
+"""Benches of the processing-in-memory blocks."""
