@@ -12,6 +12,9 @@ __all__ = ["emit"]
 _ZERO_WORDS = re.compile(
     r"^  initial begin\n    (\w+)\[\d+\] = (\d+'[dh]0+);\n(?:    \1\[\d+\] = \2;\n)+  end\n", re.MULTILINE
 )
+_MODULE = re.compile(r"(?<=^end\n)", re.MULTILINE)
+_NAME = re.compile(r"^module (\S+)$", re.MULTILINE)
+_CELL = re.compile(r"^  cell (\S+) ", re.MULTILINE)
 _KICK = r"\1`ifdef __ICARUS__\n  initial \2 <= 1;\n`endif\n"
 
 
@@ -24,6 +27,7 @@ def emit(component: Any, name: str) -> str:
     An ``always @*`` of Amaranth whose inputs hold still from time 0 is never evaluated by Icarus, and its outputs stay
     X.  Yosys guards each with an empty ``if`` on a dummy register; for Icarus alone, that register moves once at time 0.
     A memory of zeros gets a loop instead of one line per word, which for a deep one would be nearly the whole file.
+    Submodules that are alike become one module with several instances: Amaranth writes out each of them.
     Yosys also writes ``x == 0`` as ``! x``, which Verilator takes for a truncation; the reduction says the same.
 
     Parameters
@@ -34,16 +38,39 @@ def emit(component: Any, name: str) -> str:
         Name of the top module.
     """
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
-    from amaranth.back import verilog
+    from amaranth.back import rtlil, verilog
     from amaranth.hdl import UnusedElaboratable
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnusedElaboratable)  # of others, collected meanwhile
-        text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
+        modules = share_modules(rtlil.convert(component, name=name, emit_src=False))
+        text = verilog._convert_rtlil_text(modules, strip_internal_attrs=True)
     text = re.sub(r" = ! (?=\S+ *(?:\[[\d:]+\] *)?;)", " = ~| ", text)
     text = _ZERO_WORDS.sub(_zero_loop, text)
     return re.sub(r"^(  reg (\\\$auto\$verilog_backend\S+) +=.*;\n)", _KICK, text, flags=re.MULTILINE)
+
+
+def share_modules(text: str) -> str:
+    """Return RTLIL in which modules that differ in their names only are one, under the name of the first.
+
+    Merging leaves can make their parents alike, so it is repeated until nothing changes.
+    """
+    while True:
+        first_of: dict[str, str] = {}
+        same: dict[str, str] = {}
+        kept = []
+        for part in _MODULE.split(text):
+            if match := _NAME.search(part):
+                body = part.replace(match[0], "module", 1)
+                first = first_of.setdefault(body, match[1])
+                if first != match[1]:
+                    same[match[1]] = first
+                    continue
+            kept.append(part)
+        if not same:
+            return text
+        text = _CELL.sub(lambda cell: f"  cell {same.get(cell[1], cell[1])} ", "".join(kept))
 
 
 def _zero_loop(match: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ from enum import IntEnum
 from golden_model.arithmetic.dot_product import PRODUCT_WEIGHT, DotProduct, lane_product
 from golden_model.arithmetic.formats import FP16, FP32, Format, is_inf, is_nan, round_to_format
 from golden_model.layouts import Fields
-from golden_model.params import ParameterError, check_code, check_range
+from golden_model.params import ParameterError, check_code, check_power_of_two, check_range
 
 __all__ = ["HEADROOM_BITS", "MAX_CONTEXTS", "Operation", "ProcessingElement", "lane_accumulator_bits"]
 
@@ -88,9 +88,7 @@ class ProcessingElement:
     """
 
     def __init__(self, *, lanes: int = 16, contexts: int = 1, align_frac_bits: int = 28) -> None:
-        self.lanes = check_range("lanes", lanes, 2, 64)
-        if self.lanes & (self.lanes - 1):
-            raise ParameterError(f"lanes must be a power of two in [2, 64], not {lanes!r}")
+        self.lanes = check_power_of_two("lanes", lanes, 2, 64)
         self.contexts = check_range("contexts", contexts, 1, MAX_CONTEXTS)
         self.align_frac_bits = check_range("align_frac_bits", align_frac_bits, 20, 78)
         self._fused = DotProduct(lanes=self.lanes, align_frac_bits=self.align_frac_bits)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import cocotb
 
 from cosim.harness import record
 from cosim.harness.stream_bench import SINK_STALLS, SOURCE_STALLS, Exchange, StreamBench
-from golden_model.arithmetic.dot_product_vectors import vector_classes
 from golden_model.arithmetic.formats import FP16, FP32
 from golden_model.pim.processing_element import Operation, ProcessingElement
-
-Beat = dict[str, Any]
-"""Arguments of ``ProcessingElement.step``."""
+from golden_model.pim.processing_element_vectors import Beat, draw_beats
 
 BINS = (
     "dot", "axpy", "first", "clear", "read_dot", "read_lane", "read_half", "read_empty", "unknown_op", "switch_mode",
@@ -88,25 +85,6 @@ class Bench(StreamBench):
         filled = [pairs.get(lane, (0, 0)) for lane in range(self.lanes)]
         return {"op": Operation.MULTIPLY, "row": [a for a, _ in filled], "vector": [b for _, b in filled], **beat}
 
-    def _below(self, limit: int) -> int:
-        return int(self.rng.integers(limit))
-
-    def drawn(self, count: int) -> Iterator[Beat]:
-        """Draw beats of every adversarial class; half of the time a mode and a context stay for a while."""
-        classes = list(vector_classes(self.rng, self.lanes).values())
-        mode = context = favoured = 0
-        for number in range(count):
-            if number % 32 == 0:
-                favoured = self._below(len(classes))  # small terms of one class are not drowned by those of another
-            if self._below(4) == 0:
-                mode, context = self._below(2), self._below(1 << self.model.context_bits)
-            op = (0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3)[self._below(11)] if self._below(2) else (0, 1)[number % 2]
-            row, vector = classes[favoured if self._below(4) else self._below(len(classes))]()
-            yield {
-                "op": op, "axpy": mode, "first": int(self._below(5) == 0), "half": self._below(2), "context": context,
-                "slot": self._below(self.lanes), "row": row, "vector": vector,
-            }  # fmt: skip
-
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def directed_specials(dut: Any) -> None:
@@ -176,7 +154,7 @@ async def random_beats(dut: Any, source: str, sink: str) -> None:
     bench = Bench(dut)
     await bench.start()
     count = record.settings()["effort"] * (4 if source == sink == "none" else 1)
-    await bench.compare(list(bench.drawn(count)), source=source, sink=sink)
+    await bench.compare(list(draw_beats(bench.rng, bench.model, count)), source=source, sink=sink)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
