@@ -93,6 +93,15 @@ BLOCKS: tuple[Block, ...] = (
         ),
     ),
     Block(
+        stem="pseudo_channel",
+        area="pim",
+        summary="decoder of PIM commands, global buffer, 16 processing elements, accumulators",
+        configurations=(
+            Configuration("default", simulators=("verilator",), system=True),
+            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}),
+        ),
+    ),
+    Block(
         stem="processing_element",
         area="pim",
         summary="PE of a bank: 16 FP16 products per cycle in dot or axpy mode, exact accumulators",
@@ -102,6 +111,12 @@ BLOCKS: tuple[Block, ...] = (
             Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
             Configuration("default", system=True),
         ),
+    ),
+    Block(
+        stem="bank_group",
+        area="pim",
+        summary="processing elements of four banks in lockstep",
+        configurations=(Configuration("lanes_4", {"lanes": 4, "contexts": 2}),),
     ),
     Block(
         stem="dot_product",

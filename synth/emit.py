@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import warnings
@@ -14,7 +15,6 @@ _ZERO_WORDS = re.compile(
 )
 _MODULE = re.compile(r"(?<=^end\n)", re.MULTILINE)
 _NAME = re.compile(r"^module (\S+)$", re.MULTILINE)
-_CELL = re.compile(r"^  cell (\S+) ", re.MULTILINE)
 _KICK = r"\1`ifdef __ICARUS__\n  initial \2 <= 1;\n`endif\n"
 
 
@@ -38,8 +38,9 @@ def emit(component: Any, name: str) -> str:
         Name of the top module.
     """
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
-    from amaranth.back import rtlil, verilog
     from amaranth.hdl import UnusedElaboratable
+
+    rtlil, verilog = (importlib.import_module(f"amaranth.back.{back}") for back in ("rtlil", "verilog"))
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -70,7 +71,9 @@ def share_modules(text: str) -> str:
             kept.append(part)
         if not same:
             return text
-        text = _CELL.sub(lambda cell: f"  cell {same.get(cell[1], cell[1])} ", "".join(kept))
+        text = "".join(kept)
+        for other, first in same.items():
+            text = text.replace(f"\n  cell {other} ", f"\n  cell {first} ")
 
 
 def _zero_loop(match: re.Match[str]) -> str:

@@ -58,6 +58,31 @@ def _go(pattern: str, rng: np.random.Generator, probability: float) -> Iterator[
         yield True
 
 
+class _Side:
+    """A further input stream and what is still to be offered on it."""
+
+    def __init__(self, dut: Any, name: str) -> None:
+        self.valid, self.payload, self.ready = (getattr(dut, f"{name}__{part}") for part in ("valid", "payload", "ready"))
+        self.waiting: list[int] = []
+        self.offered = False
+
+    def load(self, offers: Sequence[int], willing: Iterator[bool]) -> None:
+        self.waiting, self._willing = list(reversed(offers)), willing
+
+    def drive(self) -> None:
+        """Offer the next payload, if there is one and the pattern says so; an offer stays until it is taken."""
+        if self.waiting and not self.offered and next(self._willing):
+            self.offered = True
+            self.payload.value = self.waiting[-1]
+            self.valid.value = 1
+
+    def next(self) -> None:
+        """The offer was taken."""
+        self.waiting.pop()
+        self.offered = False
+        self.valid.value = 0
+
+
 class StreamBench:
     """One block with an input stream ``i``, an output stream ``o`` and ports that are held while a payload is offered.
 
@@ -69,20 +94,26 @@ class StreamBench:
         Field tables of the two payloads.
     registers
         Names of further input ports.
+    sides
+        Names of further input streams, which are taken when the block needs them.
     """
 
-    def __init__(self, dut: Any, inputs: Fields, outputs: Fields, registers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, dut: Any, inputs: Fields, outputs: Fields, registers: Sequence[str] = (), sides: Sequence[str] = ()
+    ) -> None:
         self.dut = dut
         self.inputs = inputs
         self.outputs = outputs
         self.registers = {name: getattr(dut, name) for name in registers}
+        self.sides = {name: _Side(dut, name) for name in sides}
         self.rng = record.random_generator()
         self._log = os.environ.get("SADDLE_TRANSFERS")
 
     async def start(self) -> None:
         """Start the clock, drive every input, reset for two cycles."""
         dut = self.dut
-        for handle in (dut.i__valid, dut.i__payload, dut.o__ready, *self.registers.values()):
+        sides = [handle for side in self.sides.values() for handle in (side.valid, side.payload)]
+        for handle in (dut.i__valid, dut.i__payload, dut.o__ready, *self.registers.values(), *sides):
             handle.value = 0
         dut.rst.value = 1
         Clock(dut.clk, CLOCK_NS, unit="ns").start()
@@ -122,6 +153,7 @@ class StreamBench:
         ready_probability: float = 0.5,
         registers: Callable[[int], Mapping[str, int]] | None = None,
         owner: Sequence[int] | None = None,
+        sides: Mapping[str, Sequence[int]] | None = None,
         hold_output: int = 0,
         hold_last_input: int = 0,
         patience: int = 2000,
@@ -141,6 +173,8 @@ class StreamBench:
             Values of the register ports while item k is offered.
         owner
             Item that each answer belongs to (default: one answer per item).
+        sides
+            Payloads of the further input streams, offered in the same pattern; all of them must be taken.
         hold_output, hold_last_input
             First cycle in which the bench takes output, and in which it offers the last item.
         patience
@@ -149,13 +183,18 @@ class StreamBench:
         dut, edge, settle = self.dut, RisingEdge(self.dut.clk), ReadOnly()
         payloads = [pack(self.inputs, item) for item in items]
         answers = [pack(self.outputs, answer) for answer in expected]
-        digest = hashlib.sha256(repr((payloads, source, sink)).encode()).hexdigest()
+        for stream, offers in (sides or {}).items():
+            self.sides[stream].load(offers, _go(source, self.rng, 0.5))
+        digest = hashlib.sha256(repr((payloads, source, sink, *([sides] if sides else []))).encode()).hexdigest()
         record.stimulus(name or f"{source}/{sink}", digest)
         willing, taking = _go(source, self.rng, 0.5), _go(sink, self.rng, ready_probability)
         done, log = Exchange(), open(self._log, "a") if self._log else None
         offered, ready, seen_valid, held = False, False, False, None
         cycle = last_transfer = 0
-        while len(done.accepted) < len(payloads) or len(done.answered) < len(answers):
+        busy = list(self.sides.values())
+        while (
+            len(done.accepted) < len(payloads) or len(done.answered) < len(answers) or any(side.waiting for side in busy)
+        ):
             # Drive: an offer stays until it is accepted.
             number = len(done.accepted)
             last_waits = number == len(payloads) - 1 and cycle < hold_last_input
@@ -166,6 +205,8 @@ class StreamBench:
                 if registers is not None:
                     for port, value in registers(number).items():
                         self.registers[port].value = value
+            for side in busy:
+                side.drive()
             take = (seen_valid if sink == "shy" else next(taking)) and cycle >= hold_output
             if take != ready:
                 ready = take
@@ -184,12 +225,13 @@ class StreamBench:
                 done.answered.append(cycle)
             if accepted:
                 done.accepted.append(cycle)
+            taken = [side for side in busy if side.offered and self.read(side.ready)]
             if log is not None:
                 if accepted:
                     log.write(f"{cycle} i {payloads[number]:x}\n")
                 if valid and ready:
                     log.write(f"{cycle} o {got:x}\n")
-            if accepted or (valid and ready):
+            if accepted or taken or (valid and ready):
                 last_transfer = cycle
             elif cycle - last_transfer > patience:
                 raise AssertionError(
@@ -201,6 +243,8 @@ class StreamBench:
             if accepted:
                 offered = False
                 dut.i__valid.value = 0
+            for side in taken:
+                side.next()
         if log is not None:
             log.close()
         done.cycles = cycle

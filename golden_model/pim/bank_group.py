@@ -9,6 +9,7 @@ Source: paper section IV-A and Fig. 10 (4 banks per group, all processing elemen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from golden_model.arithmetic.formats import FP16, FP32
 from golden_model.layouts import Fields
@@ -72,7 +73,7 @@ class BankGroup:
             element.reset()
 
     def step(
-        self, op: int, *, active: int = (1 << BANKS) - 1, rows: Sequence[int] = (), vectors: Sequence[int] = (), **beat: int
+        self, op: int, *, active: int = (1 << BANKS) - 1, rows: Sequence[int] = (), vectors: Sequence[int] = (), **beat: Any
     ) -> list[int] | None:
         """Take one beat and return the four codes that a READ gives, else None.
 

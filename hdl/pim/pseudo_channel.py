@@ -106,7 +106,9 @@ class PseudoChannel(wiring.Component):
         valids = [Signal(name=f"{stage}_valid_r") for stage in FETCH]
         columns_wait, leaves = Signal(), Signal()
         load_access, load_drive = advance(m, valids=valids, i_valid=beats, o_ready=leaves)
-        access_r, fetched = (data.View(self._beat, Signal(self._beat.size, name=f"{name}_r", reset_less=True)) for name in FETCH)
+        access_r, fetched = (
+            data.View(self._beat, Signal(self._beat.size, name=f"{stage}_r", reset_less=True)) for stage in FETCH
+        )
         with m.If(load_access):
             m.d.sync += [
                 access_r.op.eq(Mux(moves, Operation.READ, Mux(clears, Operation.CLEAR, Operation.MULTIPLY))),
