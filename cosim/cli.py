@@ -153,6 +153,27 @@ def evaluate(
         print(line)
 
 
+@app.command()
+def numerics(
+    seed: Annotated[Optional[int], _seed("Seed of the vectors [default: 1].")] = None,
+    vectors: Annotated[
+        Optional[int],
+        typer.Option(parser=_whole("--vectors", 1, 4096), metavar="N", help="Vectors per case, 1 to 4096 [default: 64]."),
+    ] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for table and figure [default: BUILD/numerics].")] = None,
+) -> None:
+    """Compute the error of the fused dot product against its alignment width, beside models of tensor cores."""
+    from cosim.files import build_root
+    from cosim.report.numerics import write_numerics
+
+    with progress("numerics") as tick:
+        lines = write_numerics(
+            out or build_root() / "numerics", seed=1 if seed is None else seed, vectors=vectors or 64, tick=tick
+        )
+    for line in lines:
+        print(line)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every expected error is one line on standard error."""
     command: Any = typer.main.get_command(app)

@@ -21,7 +21,7 @@ def run_ok(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("verb", ["", "verilog", "regress", "evaluate"])
+@pytest.mark.parametrize("verb", ["", "verilog", "regress", "evaluate", "numerics"])
 def test_help(verb: str, saddle: Saddle) -> None:
     text = run_ok(saddle(*verb.split(), "--help"))
     assert "Usage: saddle" in text
@@ -35,6 +35,7 @@ BAD = [
     (("regress", "--seed", "-1"), ("--seed", "-1", "4294967295")),
     (("regress", "--effort", "0"), ("--effort", "0", "[0.001, 1000]")),
     (("regress", "--simulator", "vcs"), ("'vcs'", "verilator", "icarus")),
+    (("numerics", "--vectors", "0"), ("--vectors", "0", "[1, 4096]")),
     (("evaluate", "--batch", "-3"), ("--batch", "-3", "[1, 128]")),
     (("evaluate", "--batch", "1000"), ("--batch", "1000", "[1, 128]")),
     (("evaluate", "--system", "SADLE"), ("SADLE", "SADDLE")),

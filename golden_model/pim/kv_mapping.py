@@ -234,7 +234,7 @@ class KvMapping:
         part = chunk * self.lanes + places.lane
         dim = places.bank * self.dims_per_bank + part
         limit = self.capacity if tokens is None else check_range("tokens", tokens, 0, self.capacity)
-        known = (row >= 0) & (row < self.rows) & (token < limit) & (part < self.dims_per_bank) & (dim < self.head_dim)
+        known = (row >= 0) & (token < limit) & (part < self.dims_per_bank) & (dim < self.head_dim)
         return Element(*(np.where(known, field, -1) for field in (is_value.astype(np.int64), token, dim)))
 
     # Order of the reads.  All banks work in lockstep; a bank group without a token at a step adds nothing.
