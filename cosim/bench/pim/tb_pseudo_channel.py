@@ -56,8 +56,7 @@ class Bench(StreamBench):
         items, columns, expected, owner = self.prepare(program)
         self.hits["columns_late"] += stalls.get("source", "none") != "none" and bool(columns)
         done = await self.exchange(items, expected, owner=owner, sides={"columns": columns}, **stalls)
-        unreachable = {"many_queries"} if self.contexts == 1 else set()
-        record.bins(tuple(name for name in BINS if name not in unreachable), self.hits)
+        record.bins(BINS, self.hits)
         return done
 
     def _cover(self, command: Command, results: list[list[int]]) -> None:
@@ -96,7 +95,7 @@ class Bench(StreamBench):
 
         for number in range(count):
             op = Op((2, 2, 2, 3, 3, 5, 5, 0, 0, 1, 4, 6, 7)[below(13)]) if number % 2 else Op((2, 5)[below(2)])
-            queries = below(1 << most) if self.contexts > 1 and below(2) else 0
+            queries = below(1 << most) if below(2) else 0  # of contexts that do not exist, too
             draw = classes if below(8) == 0 else kept
             command = Command(
                 op, axpy=below(2), first=int(below(4) == 0), half=below(2), context=below(1 << most), queries=queries,
