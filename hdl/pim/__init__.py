@@ -1,0 +1,1 @@
+"""RTL of the processing-in-memory blocks."""
