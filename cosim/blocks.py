@@ -84,6 +84,24 @@ class Block:
 
 BLOCKS: tuple[Block, ...] = (
     Block(
+        stem="residual_add",
+        area="pim",
+        summary="SFU: FP16 addition of two rows, one rounding",
+        configurations=(
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4}),
+        ),
+    ),
+    Block(
+        stem="partial_sum",
+        area="pim",
+        summary="SFU: sums the pseudo-channels' partial results in FP32, emits FP16",
+        configurations=(
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4, "slots": 4}),
+        ),
+    ),
+    Block(
         stem="draft_pool",
         area="manager",
         summary="content-addressable store of draft tokens, greedy choice of the verification batch",
