@@ -51,4 +51,10 @@ FAULTS: tuple[tuple[str, str, str, str], ...] = (
     ("fp16_rounder", "NaN becomes a number", "Mux(align_nan_r, FP16.quiet_nan, Cat(rounded, align_sign_r))",
      "Cat(rounded, align_sign_r)"),
     ("fp16_rounder", "missing hold under back-pressure", "with m.If(load_round):", "with m.If(valids[-2]):"),
+    ("elementary", "function code ignored", "self.i.payload.function, self.i.payload.argument",
+     "self.i.payload.function | 1, self.i.payload.argument"),
+    ("elementary", "stages advance together instead of elastically", "enables=enables,", "enables=enables[:1] * 3,"),
+    ("elementary", "table of one function missing", "functions=tuple(Function)", "functions=tuple(Function)[:3]"),
+    ("elementary", "last bit of the argument lost", "self.i.payload.argument, enables",
+     "self.i.payload.argument & ~1, enables"),
 )  # fmt: skip
