@@ -3,10 +3,10 @@
 The argument is a = argument / 2^24 in [0, 1); the functions are those of :class:`Function`.  The result has 24 fraction
 bits.  Bit for bit: v = the low 18 bits, short = its top 13 bits,
 
-    inner = c1 +- floor(c2 * short / 2^13)                 27 fraction bits
-    value = floor((c0 +- floor(inner * v / 2^18)) / 2^3)   27, then 24 fraction bits
+    inner = c1 + floor(c2 * short / 2^13)            27 fraction bits
+    value = floor((c0 * 2^18 + inner * v) / 2^21)    45, then 24 fraction bits
 
-with minus for the falling functions.  At least 22 bits of each result are right (``MAX_RELATIVE_ERROR``), each function is
+with c1 < 0 for the falling functions.  At least 22 bits of each result are right (``MAX_RELATIVE_ERROR``), each function is
 monotonic over all its arguments, and 2^0, 1/1 and 1/sqrt(1) are exactly 1; tests check all 4 * 2^24 arguments.
 Source: our choice.
 """
@@ -45,8 +45,9 @@ MAX_RELATIVE_ERROR = {
 
 ONE = 1 << VALUE_FRACTION_BITS
 
-# inner (27 fraction bits) times v (18) has 45; 27 of them are kept.
-_OUTER_SHIFT = INNER_FRACTION_BITS + STEP_BITS - OUTER_FRACTION_BITS
+_PRODUCT_FRACTION_BITS = INNER_FRACTION_BITS + STEP_BITS
+_LIFT = _PRODUCT_FRACTION_BITS - OUTER_FRACTION_BITS
+_CUT = _PRODUCT_FRACTION_BITS - VALUE_FRACTION_BITS
 
 
 def evaluate(function: Function, argument: int) -> int:
@@ -56,11 +57,9 @@ def evaluate(function: Function, argument: int) -> int:
     '0x16a09e7'
     """
     segment = table(function)[argument >> STEP_BITS]
-    sign = -1 if function.falling else 1
     step = argument & ((1 << STEP_BITS) - 1)
-    inner = segment.c1 + sign * (segment.c2 * (step >> (STEP_BITS - SHORT_BITS)) >> SHORT_BITS)
-    total = segment.c0 + sign * (inner * step >> _OUTER_SHIFT)
-    return total >> (OUTER_FRACTION_BITS - VALUE_FRACTION_BITS)
+    inner = segment.c1 + (segment.c2 * (step >> (STEP_BITS - SHORT_BITS)) >> SHORT_BITS)
+    return (segment.c0 << _LIFT) + inner * step >> _CUT
 
 
 _COLUMNS: dict[Function, npt.NDArray[np.int64]] = {}
@@ -71,11 +70,9 @@ def evaluate_many(function: Function, arguments: npt.NDArray[np.int64]) -> npt.N
     if function not in _COLUMNS:
         _COLUMNS[function] = np.array([(s.c0, s.c1, s.c2) for s in table(function)], np.int64).T
     c0, c1, c2 = _COLUMNS[function][:, arguments >> STEP_BITS]
-    sign = -1 if function.falling else 1
     step = arguments & ((1 << STEP_BITS) - 1)
-    inner = c1 + sign * (c2 * (step >> (STEP_BITS - SHORT_BITS)) >> SHORT_BITS)
-    total = c0 + sign * (inner * step >> _OUTER_SHIFT)
-    values: npt.NDArray[np.int64] = total >> (OUTER_FRACTION_BITS - VALUE_FRACTION_BITS)
+    inner = c1 + (c2 * (step >> (STEP_BITS - SHORT_BITS)) >> SHORT_BITS)
+    values: npt.NDArray[np.int64] = (c0 << _LIFT) + inner * step >> _CUT
     return values
 
 

@@ -28,8 +28,8 @@ INNER_FRACTION_BITS = 27  # of c1, c2 and their sum; with 26, 1/sqrt(m) would no
 OUTER_FRACTION_BITS = 27  # of c0 and of the sum before it is cut
 VALUE_FRACTION_BITS = 24  # of the result
 C0_BITS = OUTER_FRACTION_BITS + 1  # c0 < 2
-C1_BITS = INNER_FRACTION_BITS - 5  # |c1| <= max |f'| 2^-6 < 2^-5
-C2_BITS = INNER_FRACTION_BITS - 12  # |c2| < 2^-12: max |f''| / 2 is 1, for 1/m at m = 1
+C1_BITS = INNER_FRACTION_BITS - 5 + 1  # |c1| <= max |f'| 2^-6 < 2^-5, and a sign
+C2_BITS = INNER_FRACTION_BITS - 12  # 0 < c2 < 2^-12: max f'' / 2 is 1, for 1/m at m = 1
 
 _SCALE = 96  # bits of the integers that the functions are computed in
 
@@ -42,19 +42,14 @@ class Function(enum.IntEnum):
     RSQRT = 2  # 1 / sqrt(1 + a), in (0.707, 1]
     RSQRT_UPPER = 3  # 1 / sqrt(2 (1 + a)), in (1/2, 0.708)
 
-    @property
-    def falling(self) -> bool:
-        """Whether the function falls; it is convex in any case."""
-        return self is not Function.EXP2
-
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Magnitudes of one segment: value = c0 +- v (c1 +- c2 v), minus twice if the function falls."""
+    """One segment: value = c0 + v (c1 + c2 v)."""
 
-    c0: int  # OUTER_FRACTION_BITS, with the constants that centre the result's two roundings
-    c1: int  # INNER_FRACTION_BITS
-    c2: int  # INNER_FRACTION_BITS
+    c0: int  # OUTER_FRACTION_BITS, with the half that makes the last cut a rounding
+    c1: int  # INNER_FRACTION_BITS, signed
+    c2: int  # INNER_FRACTION_BITS; all four functions are convex, so it is positive
 
 
 @functools.cache
@@ -100,12 +95,10 @@ def _segment(function: Function, index: int) -> Coefficients:
     c2 = (d12 - d01) / (x2 - x0)
     c1 = d01 - c2 * (x0 + x1)
     c0 = f0 - c1 * x0 - c2 * x0 * x0
-    sign = -1 if function.falling else 1
     inner, outer = 1 << INNER_FRACTION_BITS, 1 << OUTER_FRACTION_BITS
     # v is cut to SHORT_BITS below c2, which loses c2 / 2 of a last place on average; give it to c1.
-    c1_rounded = round(sign * c1 * inner + sign * c2 / 2 ** (SHORT_BITS + 1) * inner)
-    # The result is cut to VALUE_FRACTION_BITS: half of its last place makes that a rounding.  The cut of the outer
-    # product loses half a place of c0, which matters less than c0's own rounding.
+    c1_rounded = round((c1 + c2 / 2 ** (SHORT_BITS + 1)) * inner)
+    # The result is cut to VALUE_FRACTION_BITS: half of its last place makes that a rounding.
     half = 1 << (OUTER_FRACTION_BITS - VALUE_FRACTION_BITS - 1)
     return Coefficients(c0=round(c0 * outer) + half, c1=c1_rounded, c2=round(c2 * inner))
 

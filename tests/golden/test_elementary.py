@@ -46,7 +46,7 @@ def test_error_and_monotonicity_on_every_argument(function: Function) -> None:
         at = int(error.argmax())
         worst.append((float(error[at]), start + at))
         steps = np.diff(values if previous is None else np.concatenate([[previous], values]))
-        assert (steps <= 0).all() if function.falling else (steps >= 0).all()
+        assert (steps <= 0).all() if function is not Function.EXP2 else (steps >= 0).all()
         previous = values[-1]
     for error_at, argument in worst:
         value = BLOCK.compute(function, argument)
@@ -90,7 +90,8 @@ def test_coefficients_fit_their_widths() -> None:
             assert isinstance(c, Coefficients)
             assert 0 < c.c0 < 1 << C0_BITS
             assert 0 < c.c2 < 1 << C2_BITS
-            assert c.c2 < c.c1 < (1 << C1_BITS) - c.c2  # so the inner sum neither borrows nor carries
+            assert (c.c1 > 0) == (function is Function.EXP2)
+            assert abs(c.c1) + c.c2 < 1 << (C1_BITS - 1)  # so the inner sum does not overflow
 
 
 def test_vectorised_model_equals_the_scalar_one() -> None:
