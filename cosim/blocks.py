@@ -129,6 +129,12 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(Configuration("default"),),
     ),
     Block(
+        stem="elementary",
+        area="arithmetic",
+        summary="2^a, 1/m and 1/sqrt(m) by piecewise quadratic polynomials",
+        configurations=(Configuration("default"),),
+    ),
+    Block(
         stem="stop_test",
         area="manager",
         summary="Controller: H times p in FP16, compared with tau",

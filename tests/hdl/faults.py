@@ -66,4 +66,10 @@ FAULTS: tuple[tuple[str, str, str, str], ...] = (
      "a.nan | b.nan"),
     ("residual_add", "flags of the next beat", "[self.o.payload.last.eq(last_r), self",
      "[self.o.payload.last.eq(self.i.payload.last), self"),
+    ("elementary", "function code ignored", "self.i.payload.function, self.i.payload.argument",
+     "self.i.payload.function | 1, self.i.payload.argument"),
+    ("elementary", "stages advance together instead of elastically", "enables=enables,", "enables=enables[:1] * 3,"),
+    ("elementary", "table of one function missing", "functions=tuple(Function)", "functions=tuple(Function)[:3]"),
+    ("elementary", "last bit of the argument lost", "self.i.payload.argument, enables",
+     "self.i.payload.argument & ~1, enables"),
 )  # fmt: skip
