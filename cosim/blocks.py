@@ -84,6 +84,15 @@ class Block:
 
 BLOCKS: tuple[Block, ...] = (
     Block(
+        stem="normalization",
+        area="pim",
+        summary="SFU: LayerNorm and RMSNorm in two passes, exact sums, one rounding",
+        configurations=(
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4}),
+        ),
+    ),
+    Block(
         stem="residual_add",
         area="pim",
         summary="SFU: FP16 addition of two rows, one rounding",

@@ -1,7 +1,7 @@
 """Faults planted in the RTL's source: the regression must fail on each and name the first wrong transaction.
 
-Each row: block, what is broken, text in ``hdl/<area>/<stem>.py``, text instead.  The old text must occur exactly once,
-so that a row cannot rot silently.
+Each row: block, what is broken, text in ``hdl/<area>/<stem>.py`` or in a helper ``<stem>_*.py`` beside it, text instead.
+The old text must occur exactly once, so that a row cannot rot silently.
 """
 
 from __future__ import annotations
@@ -72,4 +72,30 @@ FAULTS: tuple[tuple[str, str, str, str], ...] = (
     ("elementary", "table of one function missing", "functions=tuple(Function)", "functions=tuple(Function)[:3]"),
     ("elementary", "last bit of the argument lost", "self.i.payload.argument, enables",
      "self.i.payload.argument & ~1, enables"),
+    ("normalization", "scalars written under beats that need the old ones", "idle=~Cat(valids).any()", "idle=~Cat(valids[:1]).any()"),
+    ("normalization", "beats overtake the scalar step", "self.i.valid & beat.apply & ~pending_r",
+     "self.i.valid & beat.apply"),
+    ("normalization", "epsilon of a later beat", "with m.If(ends):", "with m.If(self.i.valid):"),
+    ("normalization", "lanes beyond the row spoil it", "special.append(used & (x.nan | x.inf))",
+     "special.append(x.nan | x.inf)"),
+    ("normalization", "a row starts from the sums of the last", "sum(weighed, Mux(fresh_r, 0, totals.squares))",
+     "sum(weighed, totals.squares)"),
+    ("normalization", "squares overflow (SX-09)", "square = Signal(2 * FIXED_BITS, name",
+     "square = Signal(2 * FIXED_BITS - 1, name"),
+    ("normalization", "variance without the square of the sum (SX-11)", "variance_r.eq(variance_r - acc_r)",
+     "variance_r.eq(variance_r)"),
+    ("normalization", "odd exponents take the even table", "Mux(exponent_r[0], Function.RSQRT_UPPER, Function.RSQRT)",
+     "Function.RSQRT"),
+    ("normalization", "epsilon lost when it is the greater part", "swap.eq(~spread_r[-1] | (offset",
+     "swap.eq(~spread_r[-1] & (offset"),
+    ("normalization", "deviation of a negative mean", "~(negative ^ self.row.negative), 1)", "~negative, 1)"),
+    ("normalization", "one step of the normalisation missing", "FINE_STEPS = (32, 16, 8), (4, 2, 1)",
+     "FINE_STEPS = (32, 16, 8), (4, 2)"),
+    ("normalization", "quotient not normalised", "exponent + upper, EXPONENT", "exponent, EXPONENT"),
+    ("normalization", "beta of the wrong weight", "beta.significand << beta.exponent << LIFT",
+     "beta.significand << beta.exponent << (LIFT - 1)"),
+    ("normalization", "RMSNorm adds beta", "Mux(row.rms, 0, beta)", "beta"),
+    ("normalization", "overflow wraps", "(shift < 0) | window[-1]", "(shift < 0)"),
+    ("normalization", "zero times infinity is infinity", "clash = none | (offset.inf & (offset.sign ^ sign))",
+     "clash = offset.inf & (offset.sign ^ sign)"),
 )  # fmt: skip
