@@ -18,7 +18,7 @@ from golden_model.pim.exponential import INTEGER_BITS, LOWEST
 from golden_model.pim.softmax_pair import DEEPEST, SUM_BITS, SUM_FRACTION_BITS, TERM_FRACTION_BITS
 from hdl.arithmetic.rounding import unpack
 from hdl.pim.exponential import PowerOfE, power_of_e
-from hdl.shapes import advance, struct
+from hdl.shapes import advance, along, struct
 
 __all__ = ["SoftmaxStatistics"]
 
@@ -73,13 +73,13 @@ class SoftmaxStatistics(wiring.Component):
         operands = [unpack(m, item[f"a_{lane}"], FP16, name=f"a{lane}") for lane in range(self.lanes)]
         present = [~item.merge & (item.count > lane) for lane in range(self.lanes)]
         spoilt = [p & (x.nan | (x.inf & ~x.sign)) for p, x in zip(present, operands, strict=True)]
-        merge = self._along(m, load, "merge", item.merge, "outer")
-        last = self._along(m, load, "last", item.last, "reduce")
-        invalid = self._along(m, load, "invalid", Mux(item.merge, item.invalid, Cat(*spoilt).any()), "reduce")
-        addend = self._along(m, load, "addend", item["sum"], "outer")
+        merge = along(m, load, "merge", item.merge, until="outer")
+        last = along(m, load, "last", item.last, until="reduce")
+        invalid = along(m, load, "invalid", Mux(item.merge, item.invalid, Cat(*spoilt).any()), until="reduce")
+        addend = along(m, load, "addend", item["sum"], until="outer")
         # An empty pair's maximum does not count.
         pair_maximum = Mux(item["sum"].any(), item.maximum.as_signed(), Const(LOWEST, signed(INTEGER_BITS)))
-        limit = self._along(m, load, "limit", pair_maximum, "inner")
+        limit = along(m, load, "limit", pair_maximum, until="inner")
 
         # Stages 1 to 5, scale to outer: e^x in each lane.
         powers: list[PowerOfE] = []
@@ -87,7 +87,7 @@ class SoftmaxStatistics(wiring.Component):
         for lane, x in enumerate(operands):
             powers.append(power_of_e(m, x, x.sign, enables=enables[:5], name=f"lane{lane}"))
             finite = present[lane] & ~x.nan & ~x.inf
-            live.append(self._along(m, load, f"lane{lane}_live", finite, "inner"))
+            live.append(along(m, load, f"lane{lane}_live", finite, until="inner"))
 
         # Stage 3, lookup: the greatest integer part of the beat.
         lowest = Const(LOWEST, signed(INTEGER_BITS))
@@ -116,20 +116,23 @@ class SoftmaxStatistics(wiring.Component):
                 m.d.sync += running_r.eq(Mux(last["lookup"], lowest, maximum))
 
         # Stage 5, outer: by how much everything has to be shifted right.
-        delayed = [self._delay(m, load, p.integer_r, f"lane{lane}_integer") for lane, p in enumerate(powers)]
+        integers = [
+            along(m, load, f"lane{lane}_integer", power.integer_r, first="lookup", until="inner")["inner"]
+            for lane, power in enumerate(powers)
+        ]
         names = [f"lane{lane}_outer_shift_r" for lane in range(self.lanes)]
         outer_shifts_r = [Signal(range(DEEPEST + 1), name=name, reset_less=True) for name in names]
         outer_growth_r = Signal(range(DEEPEST + 1), reset_less=True)
         outer_depth_r = Signal(range(DEEPEST + 1), reset_less=True)
         with m.If(load["outer"]):
-            for lane, (integer, shift_r) in enumerate(zip(delayed, outer_shifts_r, strict=True)):
+            for lane, (integer, shift_r) in enumerate(zip(integers, outer_shifts_r, strict=True)):
                 depth = self._depth(m, inner_maximum_r, integer, f"lane{lane}_depth")
                 m.d.sync += shift_r.eq(Mux(live[lane]["inner"], depth, DEEPEST))  # which leaves nothing of a term
             m.d.sync += [
                 outer_growth_r.eq(self._depth(m, inner_maximum_r, inner_before_r, "growth")),
                 outer_depth_r.eq(self._depth(m, inner_maximum_r, limit["inner"], "pair_depth")),
             ]
-        maximum_along = self._along(m, load, "maximum", inner_maximum_r, "reduce", first="outer")
+        maximum_along = along(m, load, "maximum", inner_maximum_r, first="outer", until="reduce")
 
         # Stage 6, align: terms and pairs to the weight of the new maximum.
         align_terms_r = [Signal(TERM_BITS, name=f"lane{lane}_align_term_r", reset_less=True) for lane in range(self.lanes)]
@@ -175,23 +178,6 @@ class SoftmaxStatistics(wiring.Component):
                     first_r.eq(last["reduce"]),
                 ]
         return m
-
-    @staticmethod
-    def _along(
-        m: Module, load: dict[str, Signal], name: str, value: Value, until: str, first: str = STAGES[0]
-    ) -> dict[str, Signal]:
-        """Carry ``value`` through registers from stage ``first`` to stage ``until``; return them by stage."""
-        registers = {}
-        for stage in STAGES[STAGES.index(first) : STAGES.index(until) + 1]:
-            registers[stage] = Signal.like(Value.cast(value), name=f"{stage}_{name}_r", init=0, reset_less=True)
-            with m.If(load[stage]):
-                m.d.sync += registers[stage].eq(value)
-            value = registers[stage]
-        return registers
-
-    def _delay(self, m: Module, load: dict[str, Signal], value: Value, name: str) -> Signal:
-        """Carry what stage ``fix`` holds to stage ``inner``."""
-        return self._along(m, load, name, value, "inner", first="lookup")["inner"]
 
     @staticmethod
     def _greater(m: Module, a: Value, b: Value, name: str) -> Signal:
