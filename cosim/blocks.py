@@ -144,6 +144,18 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(Configuration("default"),),
     ),
     Block(
+        stem="softmax_statistics",
+        area="pim",
+        summary="softmax, pass 1: rows to (maximum, sum) pairs, and pairs merged",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
+    ),
+    Block(
+        stem="softmax_normalizer",
+        area="pim",
+        summary="softmax, pass 2: rows and their pairs to probabilities",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
+    ),
+    Block(
         stem="stop_test",
         area="manager",
         summary="Controller: H times p in FP16, compared with tau",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, ValueLike
+from collections.abc import Mapping
+
+from amaranth.hdl import Module, Signal, Value, ValueLike
 from amaranth.lib import data
 
 from golden_model.layouts import Fields
 
-__all__ = ["advance", "struct"]
+__all__ = ["advance", "along", "struct"]
 
 
 def struct(fields: Fields) -> data.StructLayout:
@@ -36,3 +38,31 @@ def advance(m: Module, *, valids: list[Signal], i_valid: ValueLike, o_ready: Val
         with m.If(enable):
             m.d.sync += valid.eq(i_valid if k == 0 else valids[k - 1])
     return enables
+
+
+def along(
+    m: Module, load: Mapping[str, Signal], name: str, value: Value, *, until: str, first: str | None = None
+) -> dict[str, Signal]:
+    """Carry ``value`` through one reset-less register per stage and return these registers by stage.
+
+    Parameters
+    ----------
+    m
+        Module that gets the registers, each named ``<stage>_<name>_r``.
+    load
+        Load enables of all stages, in order.
+    name
+        What the value is.
+    value
+        Its value in the cycle in which the first stage loads.
+    until, first
+        Last stage that holds it, and the first one (by default the pipeline's).
+    """
+    stages = list(load)
+    registers = {}
+    for stage in stages[stages.index(first or stages[0]) : stages.index(until) + 1]:
+        register = Signal(value.shape(), name=f"{stage}_{name}_r", reset_less=True)
+        with m.If(load[stage]):
+            m.d.sync += register.eq(value)
+        registers[stage] = value = register
+    return registers

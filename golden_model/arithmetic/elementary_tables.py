@@ -17,7 +17,7 @@ from math import isqrt
 
 __all__ = [
     "ARGUMENT_BITS", "C0_BITS", "C1_BITS", "C2_BITS", "INDEX_BITS", "INNER_FRACTION_BITS", "OUTER_FRACTION_BITS",
-    "SHORT_BITS", "STEP_BITS", "VALUE_FRACTION_BITS", "Coefficients", "Function", "table",
+    "SCALE_BITS", "SHORT_BITS", "STEP_BITS", "VALUE_FRACTION_BITS", "Coefficients", "Function", "ln2", "table",
 ]  # fmt: skip
 
 ARGUMENT_BITS = 24  # fraction bits of the argument
@@ -31,7 +31,7 @@ C0_BITS = OUTER_FRACTION_BITS + 1  # c0 < 2
 C1_BITS = INNER_FRACTION_BITS - 5 + 1  # |c1| <= max |f'| 2^-6 < 2^-5, and a sign
 C2_BITS = INNER_FRACTION_BITS - 12  # 0 < c2 < 2^-12: max f'' / 2 is 1, for 1/m at m = 1
 
-_SCALE = 96  # bits of the integers that the functions are computed in
+SCALE_BITS = 96  # fraction bits of the integers that the functions are computed in
 
 
 class Function(enum.IntEnum):
@@ -53,24 +53,24 @@ class Coefficients:
 
 
 @functools.cache
-def _ln2() -> int:
-    """ln 2 = sum of 1 / (k 2^k), in units of 2^-_SCALE."""
-    return sum((1 << (_SCALE + 32)) // (k << k) for k in range(1, _SCALE + 40)) >> 32
+def ln2() -> int:
+    """Return ln 2, the sum of 1 / (k 2^k), in units of 2^-SCALE_BITS."""
+    return sum((1 << (SCALE_BITS + 32)) // (k << k) for k in range(1, SCALE_BITS + 40)) >> 32
 
 
 def _exp2(a: Fraction) -> Fraction:
-    term, total = 1 << _SCALE, 0
-    power = int(a * _ln2())
+    term, total = 1 << SCALE_BITS, 0
+    power = int(a * ln2())
     k = 1
     while term:
         total += term
-        term = (term * power >> _SCALE) // k
+        term = (term * power >> SCALE_BITS) // k
         k += 1
-    return Fraction(total, 1 << _SCALE)
+    return Fraction(total, 1 << SCALE_BITS)
 
 
 def _rsqrt(m: Fraction) -> Fraction:
-    return Fraction(isqrt(int((1 << 2 * _SCALE) / m)), 1 << _SCALE)
+    return Fraction(isqrt(int((1 << 2 * SCALE_BITS) / m)), 1 << SCALE_BITS)
 
 
 _EXACT: dict[Function, Callable[[Fraction], Fraction]] = {
