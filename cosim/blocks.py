@@ -84,6 +84,15 @@ class Block:
 
 BLOCKS: tuple[Block, ...] = (
     Block(
+        stem="special_function_unit",
+        area="pim",
+        summary="the SFU of the buffer die: all its units behind one stream",
+        configurations=(
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4, "slots": 4}, simulators=("icarus",)),
+        ),
+    ),
+    Block(
         stem="normalization",
         area="pim",
         summary="SFU: LayerNorm and RMSNorm in two passes, exact sums, one rounding",

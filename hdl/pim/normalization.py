@@ -1,6 +1,6 @@
 """LayerNorm and RMSNorm of a row of FP16 numbers in two passes: exact sums, one scalar step, one rounding per element.
 
-Latency: 11 cycles in the apply pass, one per entry of ``normalization_apply.STAGES``.  Throughput: one beat per cycle in both
+Latency: 12 cycles in the apply pass, one per entry of ``normalization_apply.STAGES``.  Throughput: one beat per cycle in both
 passes; the scalar step of ``ROW_CYCLES`` lies between them.  Reset: the pipelines are empty, no row is known.
 Source: our choice; numbers as in ``golden_model.pim.normalization``.
 """

@@ -25,7 +25,9 @@ from hdl.arithmetic.rounding import leading_zeros, round_nearest_even, shift_lef
 
 __all__ = ["STAGES", "Lane"]
 
-STAGES = ("product", "shift", "deviation", "coarse", "fine", "scale", "quotient", "weight", "align", "add", "round")
+STAGES = (
+    "product", "shift", "deviation", "coarse", "fine", "scale", "quotient", "weight", "align", "add", "count", "round",
+)  # fmt: skip
 DEVIATION_BITS = TOTAL_BITS + 1  # |n X - total|
 COARSE_STEPS, FINE_STEPS = (32, 16, 8), (4, 2, 1)  # the leading one is looked for in two stages
 COARSE_BITS = SIGNIFICAND_BITS + sum(FINE_STEPS)
@@ -94,8 +96,10 @@ class Lane:
         unfit, gamma, beta, negative = self._carry("quotient", unfit=unfit, gamma=gamma, beta=beta, sign=negative)
 
         product, exponent, negative, special, code = self._weigh(z, exponent, gamma, beta, negative, unfit)
-        window, negative, special, code = self._align(product, exponent, negative, special, code)
-        return self._add(window, negative, special, code)
+        window, offset, negative, special, code = self._align(product, exponent, negative, special, code)
+        total, negative = self._add(window, offset, negative, code[-1])
+        special, code = self._carry("add", special=special, code=code)
+        return self._round(total, negative, special, code)
 
     def _deviation(self, fixed: Value, negative: Value) -> tuple[Signal, Signal]:
         """Stage 3: subtract sign-and-magnitude numbers."""
@@ -148,8 +152,8 @@ class Lane:
 
     def _align(
         self, product: Value, shift: Value, negative: Value, special: Value, code: Value
-    ) -> tuple[Signal, Signal, Signal, Signal]:
-        """Stage 9: the product in the fixed-point window, or infinity."""
+    ) -> tuple[Signal, Signal, Signal, Signal, Signal]:
+        """Stage 9: the product in the fixed-point window, or infinity; beta as a fixed-point number."""
         bits = WINDOW_BITS + 2  # one above the window, the sticky bit below
         right = self._named("align", "right", Mux(shift > bits - 1, bits - 1, shift), range(bits))
         wide = Cat(Const(0, 1 + MAX_SHIFT), product)
@@ -157,35 +161,42 @@ class Lane:
         window = shift_right_sticky(self.m, wide, right, name=f"window_{self.number}")
         beyond = self._named("align", "beyond", (shift < 0) | window[-1], 1)
         infinity = Cat(Const(FP16.infinity, FP16.width - 1), negative)
+        beta = self._unpack(code, "code")
         return (
             self._held("align", "window", window[:-1]),
+            self._held("align", "offset", (beta.significand << beta.exponent)[:FIXED_BITS]),
             self._held("align", "sign", negative),
             self._held("align", "special", special | beyond),
             self._held("align", "code", Mux(~special & beyond, infinity, code)),
         )
 
-    def _add(self, window: Value, negative: Value, special: Value, code: Value) -> Value:
-        """Stages 10 and 11: add beta, round once."""
-        beta = self._unpack(code, "code")
-        offset = self._named("add", "offset", beta.significand << beta.exponent << LIFT, FIXED_BITS + LIFT)
-        same = self._named("add", "same", ~(negative ^ beta.sign), 1)
+    def _add(self, window: Value, fixed: Value, negative: Value, beta_negative: Value) -> tuple[Signal, Signal]:
+        """Stage 10: add sign-and-magnitude numbers; a zero sum is positive."""
+        offset = Cat(Const(0, LIFT), fixed)
+        same = self._named("add", "same", ~(negative ^ beta_negative), 1)
         forward = self._named("add", "forward", window - offset, signed(WINDOW_BITS + 2))
         less = self._named("add", "less", forward < 0, 1)
         magnitude = Mux(same, window + offset, Mux(less, offset - window, forward)[: WINDOW_BITS + 1])
-        total = self._held("add", "magnitude", magnitude, WINDOW_BITS + 2)
-        sign = self._held("add", "sign", Mux(same, negative, Mux(less, beta.sign, negative & forward.any())))
-        special, code = self._carry("add", special=special, code=code)
+        sign = Mux(same, negative, Mux(less, beta_negative, negative & forward.any()))
+        return self._held("add", "magnitude", magnitude, WINDOW_BITS + 2), self._held("add", "sign", sign)
 
+    def _round(self, total: Value, negative: Value, special: Value, code: Value) -> Value:
+        """Stages 11 and 12: leading zeros; shift as far as a subnormal's weight allows, round once."""
         most = WINDOW_BITS + 1 - FP16.fraction_bits - LIFT  # zeros above a subnormal's hidden bit
         zeros = leading_zeros(self.m, total, name=f"total_{self.number}")
-        shift = self._named("round", "shift", Mux(zeros < most, zeros, most), range(most + 1))
-        base = self._named("round", "base", most - shift, range(most + 1))
+        shift = self._held("count", "shift", Mux(zeros < most, zeros, most), range(most + 1))
+        total, negative, special, code = self._carry("count", total=total, sign=negative, special=special, code=code)
         normal = shift_left(self.m, total, shift, name=f"total_{self.number}")
         low = len(total) - (FP16.fraction_bits + 1)
         rounded = round_nearest_even(
-            self.m, base=base, kept=normal[low:], half=normal[low - 1], rest=normal[: low - 1].any(), fmt=FP16
+            self.m,
+            base=self._named("round", "base", most - shift, range(most + 1)),
+            kept=normal[low:],
+            half=normal[low - 1],
+            rest=normal[: low - 1].any(),
+            fmt=FP16,
         )
-        return Mux(special, code, Cat(rounded, sign))
+        return Mux(special, code, Cat(rounded, negative))
 
     def _unpack(self, code: Value, what: str):  # type: ignore[no-untyped-def]
         return unpack(self.m, code, FP16, name=f"{what}_{self.number}")
