@@ -78,11 +78,13 @@ def from_fields(fields: dict[str, int]) -> Pair:
 def merge(a: Pair, b: Pair) -> Pair:
     """Return the pair of two parts together.  The maximum of a part without finite elements does not count.
 
-    A sum that would reach 2^18 stays just below it; parts of at most LONGEST_ROW elements together cannot reach it.
+    A sum that would reach 2^18 stays just below it, and so does everything that is merged with it; parts of at most
+    LONGEST_ROW elements together cannot reach it.
 
     >>> merge(Pair(3, 1 << 40), Pair(1, 1 << 40)) == Pair(3, 5 << 38)
     True
     """
     maximum = max(part.maximum if part.sum else LOWEST for part in (a, b))
     total = sum(part.sum >> min(maximum - part.maximum, DEEPEST) for part in (a, b) if part.sum)
-    return Pair(maximum, min(total, LARGEST_SUM), a.invalid | b.invalid)
+    full = LARGEST_SUM in (a.sum, b.sum)
+    return Pair(maximum, LARGEST_SUM if full else min(total, LARGEST_SUM), a.invalid | b.invalid)

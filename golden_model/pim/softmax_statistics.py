@@ -63,7 +63,8 @@ class SoftmaxStatistics:
         maximum = max((pair.maximum, *(power.integer for power in powers)))
         total = pair.sum >> min(maximum - pair.maximum, DEEPEST)
         total += sum(p.mantissa >> _CUT << _LIFT >> min(maximum - p.integer, DEEPEST) for p in powers)
-        return Pair(maximum, min(total, LARGEST_SUM), pair.invalid | any(is_invalid(code) for code in codes))
+        total = LARGEST_SUM if pair.sum == LARGEST_SUM else min(total, LARGEST_SUM)
+        return Pair(maximum, total, pair.invalid | any(is_invalid(code) for code in codes))
 
     def compute(self, items: Iterable[Mapping[str, int]]) -> list[Pair]:
         """Return one pair for each row of ``items``, which are payloads with the fields of ``operand_fields``."""
@@ -105,5 +106,5 @@ class SoftmaxStatistics:
         growths = np.minimum(np.diff(maxima, prepend=LOWEST), DEEPEST)
         total = 0
         for growth, beat_sum in zip(growths.tolist(), sums.tolist(), strict=True):
-            total = min((total >> growth) + beat_sum, LARGEST_SUM)
+            total = LARGEST_SUM if total == LARGEST_SUM else min((total >> growth) + beat_sum, LARGEST_SUM)
         return Pair(int(maxima[-1]), total, int(invalid.any()))

@@ -1,6 +1,6 @@
 """2^a, 1/m and 1/sqrt(m) on a normalised argument, by a quadratic polynomial in each of 64 segments.
 
-Latency: 3 cycles, one per entry of ``STAGES``.  Throughput: one value per cycle.  Reset: the pipeline is empty.
+Latency: 4 cycles, one per entry of ``STAGES``.  Throughput: one value per cycle.  Reset: the pipeline is empty.
 Source: our choice; numbers as in ``golden_model.arithmetic.elementary``.
 """
 
@@ -17,7 +17,7 @@ from hdl.shapes import advance, struct
 
 __all__ = ["Elementary"]
 
-STAGES = ("lookup", "inner", "outer")
+STAGES = ("lookup", "inner", "halves", "outer")
 
 
 class Elementary(wiring.Component):

@@ -1,6 +1,6 @@
 """The piecewise quadratic evaluator as hardware that several blocks share: coefficients, inner and outer multiply-add.
 
-The first three helpers are combinational.  ``evaluate`` puts one register behind each of them, under the caller's enables.
+``evaluate`` puts registers behind each step, under the caller's enables; the other helpers are combinational.
 Numbers as in ``golden_model.arithmetic.elementary``.
 """
 
@@ -25,6 +25,11 @@ from golden_model.arithmetic.elementary_tables import (
 )
 
 __all__ = ["Coefficients", "add_inner", "add_outer", "evaluate", "look_up"]
+
+PRODUCT_FRACTION_BITS = INNER_FRACTION_BITS + STEP_BITS
+LIFT = PRODUCT_FRACTION_BITS - OUTER_FRACTION_BITS  # of c0 to the weight of the product
+TOTAL_BITS = PRODUCT_FRACTION_BITS + 2  # the whole is in [0, 2), a part of it may be just outside
+HALF_BITS = STEP_BITS // 2
 
 
 @dataclass(frozen=True)
@@ -57,31 +62,27 @@ def look_up(m: Module, function: Value, argument: Value, *, functions: Sequence[
 
 def add_inner(m: Module, c: Coefficients, step: Value, *, name: str) -> Signal:
     """Return c1 + c2 v, signed, cut to the fraction bits of c1."""
-    total = Signal(signed(C1_BITS + SHORT_BITS), name=f"{name}_inner_total")
+    total = Signal(C1_BITS + SHORT_BITS, name=f"{name}_inner_total")
     inner = Signal(signed(C1_BITS), name=f"{name}_inner")  # |inner| <= |f'| at an end of the segment, as |c1|
     m.d.comb += [
-        total.eq((c.c1 << SHORT_BITS) + c.c2 * step[STEP_BITS - SHORT_BITS :]),
-        inner.eq(total[SHORT_BITS:]),
+        # Two's complement in unsigned clothes: synthesis then adds c1 as one more row of the product.
+        total.eq(Cat(Const(0, SHORT_BITS), c.c1) + c.c2 * step[STEP_BITS - SHORT_BITS :]),
+        inner.eq(total[SHORT_BITS:].as_signed()),
     ]
     return inner
 
 
 def add_outer(m: Module, c0: Value, inner: Value, step: Value, *, name: str) -> Signal:
-    """Return c0 + inner v, cut to the fraction bits of the result."""
-    product_fraction_bits = INNER_FRACTION_BITS + STEP_BITS
-    total = Signal(product_fraction_bits + 1, name=f"{name}_total")  # in [0, 2)
-    value = Signal(VALUE_FRACTION_BITS + 1, name=f"{name}_value")
-    m.d.comb += [
-        total.eq((c0 << (product_fraction_bits - OUTER_FRACTION_BITS)) + inner * step),
-        value.eq(total[product_fraction_bits - VALUE_FRACTION_BITS :]),
-    ]
-    return value
+    """Return c0 + inner v, signed, with all fraction bits of the product."""
+    total = Signal(signed(TOTAL_BITS), name=f"{name}_outer_total")
+    m.d.comb += total.eq((c0 << LIFT) + inner * step)
+    return total
 
 
 def evaluate(
     m: Module, function: Value, argument: Value, *, enables: Sequence[Value], functions: Sequence[Function], name: str
 ) -> Signal:
-    """Return the value of ``function`` at ``argument`` in a register, three stages later.
+    """Return the value of ``function`` at ``argument`` in a register, three or four stages later.
 
     Parameters
     ----------
@@ -90,13 +91,14 @@ def evaluate(
     function, argument
         What to compute, in the cycle of the first enable.
     enables
-        Load enables of the three stages: coefficients, inner sum, result.
+        Load enables of the stages.  Four: coefficients, inner sum, two halves of the outer sum, result.  Three: the outer
+        sum takes one longer stage.
     functions
         Those that ``function`` can choose; the other codes give any value.
     name
         Prefix of all names.
     """
-    load_lookup, load_inner, load_outer = enables
+    load_lookup, load_inner, *load_halves, load_outer = enables
     c = look_up(m, function, argument, functions=functions, name=name)
     held = Coefficients(
         c0=Signal(C0_BITS, name=f"{name}_lookup_c0_r", reset_less=True),
@@ -116,8 +118,18 @@ def evaluate(
     with m.If(load_inner):
         m.d.sync += [inner_r.eq(inner), inner_c0_r.eq(held.c0), inner_step_r.eq(lookup_step_r)]
 
-    value = add_outer(m, inner_c0_r, inner_r, inner_step_r, name=name)
+    if load_halves:
+        low = add_outer(m, inner_c0_r, inner_r, inner_step_r[:HALF_BITS], name=f"{name}_low")
+        high = inner_r * inner_step_r[HALF_BITS:]
+        halves_low_r = Signal(signed(TOTAL_BITS), name=f"{name}_halves_low_r", reset_less=True)
+        halves_high_r = Signal(signed(C1_BITS + STEP_BITS - HALF_BITS), name=f"{name}_halves_high_r", reset_less=True)
+        with m.If(load_halves[0]):
+            m.d.sync += [halves_low_r.eq(low), halves_high_r.eq(high)]
+        total = Signal(signed(TOTAL_BITS), name=f"{name}_total")
+        m.d.comb += total.eq(halves_low_r + (halves_high_r << HALF_BITS))
+    else:
+        total = add_outer(m, inner_c0_r, inner_r, inner_step_r, name=name)
     value_r = Signal(VALUE_FRACTION_BITS + 1, name=f"{name}_value_r", reset_less=True)
     with m.If(load_outer):
-        m.d.sync += value_r.eq(value)
+        m.d.sync += value_r.eq(total[PRODUCT_FRACTION_BITS - VALUE_FRACTION_BITS :])
     return value_r

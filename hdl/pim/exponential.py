@@ -25,7 +25,7 @@ class PowerOfE:
     """e^x = mantissa * 2^(integer - 24)."""
 
     integer_r: Value  # signed, two stages after x
-    mantissa_r: Signal  # five stages after x
+    mantissa_r: Signal  # six stages after x
 
 
 def fixed_log2(m: Module, x: Operand, sign: Value, *, enables: Sequence[Value], name: str) -> Signal:
@@ -53,7 +53,7 @@ def fixed_log2(m: Module, x: Operand, sign: Value, *, enables: Sequence[Value], 
 
 
 def power_of_e(m: Module, x: Operand, sign: Value, *, enables: Sequence[Value], name: str) -> PowerOfE:
-    """Return e^(+-|x|): the integer part of its exponent after two stages, the mantissa after five."""
+    """Return e^(+-|x|): the integer part of its exponent after two stages, the mantissa after six."""
     t_r = fixed_log2(m, x, sign, enables=enables[:2], name=name)
     fraction = t_r[:ARGUMENT_BITS]
     exp2 = Const(Function.EXP2, 2)

@@ -30,7 +30,9 @@ TOTAL_DIGITS = -(-TOTAL_BITS // DIGIT_BITS)
 PRODUCTS = (LENGTH_DIGITS, TOTAL_DIGITS, LENGTH_DIGITS, LENGTH_DIGITS)
 """Digits of n * squares, total * total, epsilon * n, (epsilon * n) * n."""
 
-CYCLES = 1 + sum(digits + 2 for digits in PRODUCTS) + 2 * 2 + 2 + 3 + 1
+EVALUATION = ("LOOKUP", "INNER", "HALVES", "OUTER")  # of the evaluator
+
+CYCLES = 1 + sum(digits + 2 for digits in PRODUCTS) + 2 * 2 + 2 + len(EVALUATION) + 1
 
 EXPONENT = signed(10)  # of V: -101 to 210
 LIFT = FP32.min_weight - 2 * FP16.min_weight  # epsilon has units of 2^-149, V of 2^-48
@@ -162,7 +164,7 @@ def make_scalars(
                 zero_r.eq(~greater_r[-1]),
             ]
             m.next = "LOOKUP"
-        for state, following in (("LOOKUP", "INNER"), ("INNER", "OUTER"), ("OUTER", "WRITE")):
+        for state, following in zip(EVALUATION, (*EVALUATION[1:], "WRITE"), strict=True):
             with m.State(state):
                 m.next = following
         with m.State("WRITE"):
@@ -173,7 +175,7 @@ def make_scalars(
     function = Signal(Function, name="scalars_function")
     m.d.comb += function.eq(Mux(exponent_r[0], Function.RSQRT_UPPER, Function.RSQRT))
     rho = evaluate(
-        m, function, argument_r, enables=[steps.ongoing(state) for state in ("LOOKUP", "INNER", "OUTER")],
+        m, function, argument_r, enables=[steps.ongoing(state) for state in EVALUATION],
         functions=(Function.RSQRT, Function.RSQRT_UPPER), name="rho",
     )  # fmt: skip
     with m.If(written):

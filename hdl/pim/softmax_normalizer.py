@@ -1,13 +1,13 @@
 """Second pass of softmax: the row streams by again and leaves as probabilities, e^x / sum, rounded once to FP16.
 
-Latency: 9 cycles, one per entry of ``STAGES``.  Throughput: one beat per cycle, across rows too: the reciprocal of the sum
+Latency: 10 cycles, one per entry of ``STAGES``.  Throughput: one beat per cycle, across rows too: the reciprocal of the sum
 is a pipeline beside the lanes, so a new row costs nothing.  Reset: the pipeline is empty.
 Source: our choice; numbers as in ``golden_model.pim.softmax_normalizer``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream, wiring
@@ -33,7 +33,7 @@ from hdl.shapes import advance, along, struct
 
 __all__ = ["SoftmaxNormalizer"]
 
-STAGES = ("normalise", "scale", "fix", "lookup", "inner", "outer", "multiply", "align", "round")
+STAGES = ("normalise", "scale", "fix", "lookup", "inner", "halves", "outer", "multiply", "align", "round")
 CUT = VALUE_FRACTION_BITS - TERM_FRACTION_BITS
 FACTOR_BITS = FACTOR_FRACTION_BITS + 1  # at most 1
 HALF_BITS = FACTOR_BITS // 2  # the product with a term is taken in two parts
@@ -43,8 +43,7 @@ WORD_BITS = FP16.fraction_bits + 3  # a significand, the bit to round by, and wh
 DEEPEST = WORD_BITS - 1  # from this shift on, the leading one is below the bit to round by
 
 
-@dataclass(frozen=True)
-class Inverse:
+class Inverse(NamedTuple):
     """1 / sum = factor * 2^-exponent."""
 
     exponent: dict[str, Signal]  # signed, by stage from "normalise" on
@@ -89,7 +88,7 @@ class SoftmaxNormalizer(wiring.Component):
         m.d.comb += [self.i.ready.eq(enables[0]), self.o.valid.eq(valids[-1])]
         load = dict(zip(STAGES, enables, strict=True))
 
-        # Stages 1 to 6, normalise to outer: the reciprocal of the sum.
+        # Stages 1 to 7, normalise to outer: the reciprocal of the sum.
         item = self.i.payload
         inverse = self._inverse(m, load, item["sum"])
         last = along(m, load, "last", item.last, until="align")
@@ -97,7 +96,7 @@ class SoftmaxNormalizer(wiring.Component):
         maximum = along(m, load, "maximum", item.maximum.as_signed(), until="fix")
         spoilt = along(m, load, "spoilt", item.invalid, until="align")
 
-        # Stages 2 to 8, scale to align, of each lane.
+        # Stages 2 to 9, scale to align, of each lane.
         invalid: Value = Const(0)
         results = []
         for lane in range(self.lanes):
@@ -112,7 +111,7 @@ class SoftmaxNormalizer(wiring.Component):
             invalid = invalid | bad
             live = along(m, load, f"lane{lane}_live", present & ~x.inf & ~x.nan, first="scale", until="align")
             nan = along(m, load, f"lane{lane}_nan", present & (bad | spoilt["normalise"]), first="scale", until="align")
-            power = power_of_e(m, x, x.sign, enables=enables[1:6], name=f"lane{lane}")
+            power = power_of_e(m, x, x.sign, enables=enables[1:7], name=f"lane{lane}")
 
             # Stage 4, lookup: the exponent of the probability, from 0 to where everything rounds to zero.
             difference = Signal(signed(INTEGER_BITS + 2), name=f"lane{lane}_difference")
@@ -123,7 +122,7 @@ class SoftmaxNormalizer(wiring.Component):
             ]
             exponents = along(m, load, f"lane{lane}_exponent", exponent, first="lookup", until="multiply")
 
-            # Stage 7, multiply: by both halves of the reciprocal.
+            # Stage 8, multiply: by both halves of the reciprocal.
             term = power.mantissa_r[CUT:]
             low_r = Signal(len(term) + HALF_BITS, name=f"lane{lane}_multiply_low_r", reset_less=True)
             high_r = Signal(len(term) + FACTOR_BITS - HALF_BITS, name=f"lane{lane}_multiply_high_r", reset_less=True)
@@ -137,7 +136,7 @@ class SoftmaxNormalizer(wiring.Component):
             results.append(Mux(nan["align"], FP16.quiet_nan, value))
         flagged = along(m, load, "invalid", invalid | spoilt["normalise"], first="scale", until="align")
 
-        # Stage 9, round: what leaves.
+        # Stage 10, round: what leaves.
         with m.If(load["round"]):
             m.d.sync += [
                 self.o.payload.last.eq(last["align"]),
@@ -157,31 +156,31 @@ class SoftmaxNormalizer(wiring.Component):
         m.d.comb += exponent.eq(SUM_BITS - 1 - SUM_FRACTION_BITS - zeros)
         exponents = along(m, load, "exponent", exponent, until="fix")
         empty = along(m, load, "empty", ~total.any(), until="align")
-        significand = along(m, load, "significand", normal[SUM_BITS - 1 - NORMAL_FRACTION_BITS :], until="lookup")
+        significand = along(m, load, "significand", normal[SUM_BITS - 1 - NORMAL_FRACTION_BITS :], until="inner")
 
-        # Stages 2 to 4, scale to lookup: the evaluator's 22 bits.
+        # Stages 2 to 5, scale to inner: the evaluator's 22 bits.
         argument = significand["normalise"][NORMAL_FRACTION_BITS - ARGUMENT_BITS : NORMAL_FRACTION_BITS]
         y_r = evaluate(
             m, Const(Function.RECIPROCAL, 2), argument, functions=(Function.RECIPROCAL,), name="seed",
-            enables=[load[stage] for stage in ("scale", "fix", "lookup")],
+            enables=[load[stage] for stage in ("scale", "fix", "lookup", "inner")],
         )  # fmt: skip
 
-        # Stage 5, inner: delta = 1 - m y.  It is small, so the product's upper bits need not be known.
+        # Stage 6, halves: delta = 1 - m y.  It is small, so the product's upper bits need not be known.
         product_fraction_bits = NORMAL_FRACTION_BITS + VALUE_FRACTION_BITS
         small_bits = product_fraction_bits - DELTA_FRACTION_BITS
         delta = Signal(signed(small_bits + DELTA_BITS))
-        m.d.comb += delta.eq(0 - significand["lookup"] * y_r)
-        inner_delta_r = Signal(signed(DELTA_BITS), reset_less=True)
-        inner_y_r = Signal(VALUE_FRACTION_BITS + 1, reset_less=True)
-        with m.If(load["inner"]):
-            m.d.sync += [inner_delta_r.eq(delta[small_bits:]), inner_y_r.eq(y_r)]
+        m.d.comb += delta.eq(0 - significand["inner"] * y_r)
+        halves_delta_r = Signal(signed(DELTA_BITS), reset_less=True)
+        halves_y_r = Signal(VALUE_FRACTION_BITS + 1, reset_less=True)
+        with m.If(load["halves"]):
+            m.d.sync += [halves_delta_r.eq(delta[small_bits:]), halves_y_r.eq(y_r)]
 
-        # Stage 6, outer: factor = y + y delta.
+        # Stage 7, outer: factor = y + y delta.
         lift = SHORT_FRACTION_BITS + DELTA_FRACTION_BITS - VALUE_FRACTION_BITS
         cut = SHORT_FRACTION_BITS + DELTA_FRACTION_BITS - FACTOR_FRACTION_BITS
-        short = inner_y_r[VALUE_FRACTION_BITS - SHORT_FRACTION_BITS :]
+        short = halves_y_r[VALUE_FRACTION_BITS - SHORT_FRACTION_BITS :]
         factor = Signal(FACTOR_BITS + cut)
-        m.d.comb += factor.eq((inner_y_r << lift) + short * inner_delta_r)
+        m.d.comb += factor.eq((halves_y_r << lift) + short * halves_delta_r)
         outer_factor_r = Signal(FACTOR_BITS, reset_less=True)
         with m.If(load["outer"]):
             m.d.sync += outer_factor_r.eq(factor[cut:])
@@ -189,7 +188,7 @@ class SoftmaxNormalizer(wiring.Component):
 
     @staticmethod
     def _round(m: Module, load_align: Signal, low: Signal, high: Signal, exponent: Signal, name: str) -> Value:
-        # Stage 8, align: the product, below 2, with its leading one at the place of 1.
+        # Stage 9, align: the product, below 2, with its leading one at the place of 1.
         product = Signal(PRODUCT_FRACTION_BITS + 1, name=f"{name}_product")
         small = Signal(name=f"{name}_small")
         normal = Signal(PRODUCT_FRACTION_BITS + 1, name=f"{name}_normal")
@@ -214,7 +213,7 @@ class SoftmaxNormalizer(wiring.Component):
             with m.Else():
                 m.d.sync += [base_r.eq(0), shift_r.eq(Mux(over > DEEPEST, DEEPEST, over))]
 
-        # Stage 9, round: subnormals further down, then once.
+        # Stage 10, round: subnormals further down, then once.
         shifted = Signal(WORD_BITS + DEEPEST, name=f"{name}_shifted")  # the shift drops nothing
         m.d.comb += shifted.eq(Cat(Const(0, DEEPEST), word_r) >> shift_r)
         kept, half, rest = shifted[DEEPEST + 2 :], shifted[DEEPEST + 1], shifted[: DEEPEST + 1].any()

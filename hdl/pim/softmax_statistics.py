@@ -1,6 +1,6 @@
 """First pass of softmax: a row of FP16 numbers becomes one pair (maximum, sum); pairs of parts become one pair.
 
-Latency: 8 cycles from the last item of a row to its pair, one per entry of ``STAGES``.  Throughput: one item per cycle,
+Latency: 9 cycles from the last item of a row to its pair, one per entry of ``STAGES``.  Throughput: one item per cycle,
 across rows too.  Reset: the pipeline is empty and the next item begins a row.
 Source: our choice; numbers as in ``golden_model.pim.softmax_statistics``.
 """
@@ -22,7 +22,7 @@ from hdl.shapes import advance, along, struct
 
 __all__ = ["SoftmaxStatistics"]
 
-STAGES = ("scale", "fix", "lookup", "inner", "outer", "align", "reduce", "accumulate")
+STAGES = ("scale", "fix", "lookup", "inner", "halves", "outer", "align", "reduce", "accumulate")
 TERM_BITS = 1 + SUM_FRACTION_BITS  # a term is below 2
 CUT = VALUE_FRACTION_BITS - TERM_FRACTION_BITS
 
@@ -81,11 +81,11 @@ class SoftmaxStatistics(wiring.Component):
         pair_maximum = Mux(item["sum"].any(), item.maximum.as_signed(), Const(LOWEST, signed(INTEGER_BITS)))
         limit = along(m, load, "limit", pair_maximum, until="inner")
 
-        # Stages 1 to 5, scale to outer: e^x in each lane.
+        # Stages 1 to 6, scale to outer: e^x in each lane.
         powers: list[PowerOfE] = []
         live = []
         for lane, x in enumerate(operands):
-            powers.append(power_of_e(m, x, x.sign, enables=enables[:5], name=f"lane{lane}"))
+            powers.append(power_of_e(m, x, x.sign, enables=enables[:6], name=f"lane{lane}"))
             finite = present[lane] & ~x.nan & ~x.inf
             live.append(along(m, load, f"lane{lane}_live", finite, until="inner"))
 
@@ -115,56 +115,53 @@ class SoftmaxStatistics(wiring.Component):
             with m.If(valids[2]):
                 m.d.sync += running_r.eq(Mux(last["lookup"], lowest, maximum))
 
-        # Stage 5, outer: by how much everything has to be shifted right.
+        # Stage 5, halves: by how much everything has to be shifted right.
         integers = [
             along(m, load, f"lane{lane}_integer", power.integer_r, first="lookup", until="inner")["inner"]
             for lane, power in enumerate(powers)
         ]
-        names = [f"lane{lane}_outer_shift_r" for lane in range(self.lanes)]
-        outer_shifts_r = [Signal(range(DEEPEST + 1), name=name, reset_less=True) for name in names]
-        outer_growth_r = Signal(range(DEEPEST + 1), reset_less=True)
-        outer_depth_r = Signal(range(DEEPEST + 1), reset_less=True)
-        with m.If(load["outer"]):
-            for lane, (integer, shift_r) in enumerate(zip(integers, outer_shifts_r, strict=True)):
-                depth = self._depth(m, inner_maximum_r, integer, f"lane{lane}_depth")
-                m.d.sync += shift_r.eq(Mux(live[lane]["inner"], depth, DEEPEST))  # which leaves nothing of a term
-            m.d.sync += [
-                outer_growth_r.eq(self._depth(m, inner_maximum_r, inner_before_r, "growth")),
-                outer_depth_r.eq(self._depth(m, inner_maximum_r, limit["inner"], "pair_depth")),
-            ]
-        maximum_along = along(m, load, "maximum", inner_maximum_r, first="outer", until="reduce")
+        shifts = []
+        for lane, integer in enumerate(integers):
+            depth = self._depth(m, inner_maximum_r, integer, f"lane{lane}_depth")
+            depth = Mux(live[lane]["inner"], depth, DEEPEST)  # which leaves nothing of a term
+            shifts.append(along(m, load, f"lane{lane}_shift", depth, first="halves", until="outer")["outer"])
+        pair_depth = self._depth(m, inner_maximum_r, limit["inner"], "pair_depth")
+        depths = along(m, load, "depth", pair_depth, first="halves", until="outer")
+        growth = self._depth(m, inner_maximum_r, inner_before_r, "growth")
+        growths = along(m, load, "growth", growth, first="halves", until="reduce")
+        maximum_along = along(m, load, "maximum", inner_maximum_r, first="halves", until="reduce")
 
-        # Stage 6, align: terms and pairs to the weight of the new maximum.
+        # Stage 7, align: terms and pairs to the weight of the new maximum.
         align_terms_r = [Signal(TERM_BITS, name=f"lane{lane}_align_term_r", reset_less=True) for lane in range(self.lanes)]
         align_addend_r = Signal(SUM_BITS, reset_less=True)
-        align_growth_r = Signal(range(DEEPEST + 1), reset_less=True)
         with m.If(load["align"]):
-            for power, shift_r, term_r in zip(powers, outer_shifts_r, align_terms_r, strict=True):
+            for power, shift_r, term_r in zip(powers, shifts, align_terms_r, strict=True):
                 term = Cat(Const(0, TERM_BITS - TERM_FRACTION_BITS - 1), power.mantissa_r[CUT:])
                 m.d.sync += term_r.eq(term >> shift_r)
-            m.d.sync += [
-                align_addend_r.eq(Mux(merge["outer"], addend["outer"] >> outer_depth_r, 0)),
-                align_growth_r.eq(outer_growth_r),
-            ]
+            m.d.sync += align_addend_r.eq(Mux(merge["outer"], addend["outer"] >> depths["outer"], 0))
+        full = along(m, load, "full", merge["outer"] & addend["outer"].all(), first="align", until="reduce")
 
-        # Stage 7, reduce: the item's own sum; lanes of a pair are not live, so they add nothing to it.
+        # Stage 8, reduce: the item's own sum; lanes of a pair are not live, so they add nothing to it.
         reduce_total_r = Signal(SUM_BITS, reset_less=True)
-        reduce_growth_r = Signal(range(DEEPEST + 1), reset_less=True)
         with m.If(load["reduce"]):
-            m.d.sync += [reduce_total_r.eq(sum(align_terms_r, start=align_addend_r)), reduce_growth_r.eq(align_growth_r)]
+            m.d.sync += reduce_total_r.eq(sum(align_terms_r, start=align_addend_r))
 
-        # Stage 8, accumulate: the second register that a row carries, and the pair that leaves.
+        # Stage 9, accumulate: the second register that a row carries, and the pair that leaves.
         first_r = Signal(init=1)
         valid_r = Signal()
         sum_r = Signal(SUM_BITS, reset_less=True)
         invalid_r = Signal(reset_less=True)
         maximum_r = Signal(signed(INTEGER_BITS), reset_less=True)
+        saturated_r = Signal(reset_less=True)
+        saturated = Signal()
         total = Signal(SUM_BITS + 1)
         m.d.comb += [
             load_accumulate.eq(~valid_r | self.o.ready),
-            total.eq(Mux(first_r, 0, sum_r >> reduce_growth_r) + reduce_total_r),
+            total.eq(Mux(first_r, 0, sum_r >> growths["reduce"]) + reduce_total_r),
+            # A sum that is full stays full, whatever follows in its row.
+            saturated.eq(full["reduce"] | (~first_r & (saturated_r | sum_r.all()))),
             self.o.valid.eq(valid_r),
-            self.o.payload["sum"].eq(sum_r),
+            self.o.payload["sum"].eq(sum_r | saturated_r.replicate(SUM_BITS)),
             self.o.payload.maximum.eq(maximum_r),
             self.o.payload.invalid.eq(invalid_r),
         ]
@@ -172,7 +169,8 @@ class SoftmaxStatistics(wiring.Component):
             m.d.sync += valid_r.eq(valids[-1] & last["reduce"])
             with m.If(valids[-1]):
                 m.d.sync += [
-                    sum_r.eq(total[:SUM_BITS] | total[SUM_BITS].replicate(SUM_BITS)),  # saturates
+                    sum_r.eq(total),
+                    saturated_r.eq(saturated | total[SUM_BITS]),
                     invalid_r.eq(invalid["reduce"] | (invalid_r & ~first_r)),
                     maximum_r.eq(maximum_along["reduce"]),
                     first_r.eq(last["reduce"]),

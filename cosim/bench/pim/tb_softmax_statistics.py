@@ -81,6 +81,8 @@ async def directed_rows(dut: Any) -> None:
     rows += [[code] * 4096 for code in (0x0000, 0xC700, 0x7B53)]
     full = Pair(0, LARGEST_SUM)
     groups = [bench.beats(row) for row in rows]
+    almost = Pair(0, LARGEST_SUM - (1 << 40))
+    groups += [bench.pairs([almost, Pair(0, size << 40), Pair(9, 1 << 40)]) for size in (1, 2)]  # exactly full, and over
     groups += [bench.pairs([full, full]), bench.pairs([Pair(), Pair()]), bench.pairs([full, Pair(64, 1 << 40)])]
     groups += [bench.pairs([Pair(90000, 0), Pair(-5, 1 << 40)]), bench.pairs([Pair(0, 1 << 40)] * 64)]
     assert bench.model.row([0] * 4096) == Pair(0, 4096 << SUM_FRACTION_BITS)
