@@ -165,6 +165,12 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
     ),
     Block(
+        stem="activation",
+        area="pim",
+        summary="exp, 1/x, 1/sqrt(x), ReLU and SiLU of FP16 numbers",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
+    ),
+    Block(
         stem="stop_test",
         area="manager",
         summary="Controller: H times p in FP16, compared with tau",

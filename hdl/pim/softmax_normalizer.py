@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,8 +27,9 @@ from golden_model.pim.softmax_normalizer import (
 )
 from golden_model.pim.softmax_pair import SUM_BITS, SUM_FRACTION_BITS, TERM_FRACTION_BITS
 from hdl.arithmetic.piecewise import evaluate
-from hdl.arithmetic.rounding import leading_zeros, round_nearest_even, shift_left, unpack
+from hdl.arithmetic.rounding import leading_zeros, shift_left, unpack
 from hdl.pim.exponential import power_of_e
+from hdl.pim.product_rounding import align_product, round_aligned
 from hdl.shapes import advance, along, struct
 
 __all__ = ["SoftmaxNormalizer"]
@@ -39,8 +40,6 @@ FACTOR_BITS = FACTOR_FRACTION_BITS + 1  # at most 1
 HALF_BITS = FACTOR_BITS // 2  # the product with a term is taken in two parts
 DELTA_BITS = DELTA_FRACTION_BITS - 20  # |1 - m y| < 2^-21, and a sign
 PRODUCT_FRACTION_BITS = TERM_FRACTION_BITS + FACTOR_FRACTION_BITS
-WORD_BITS = FP16.fraction_bits + 3  # a significand, the bit to round by, and whether anything is below that
-DEEPEST = WORD_BITS - 1  # from this shift on, the leading one is below the bit to round by
 
 
 class Inverse(NamedTuple):
@@ -131,7 +130,13 @@ class SoftmaxNormalizer(wiring.Component):
                     low_r.eq(term * inverse.factor_r[:HALF_BITS]),
                     high_r.eq(term * inverse.factor_r[HALF_BITS:]),
                 ]
-            code = self._round(m, load["align"], low_r, high_r, exponents["multiply"], f"lane{lane}")
+
+            # Stages 9 and 10, align and round.
+            product = Signal(PRODUCT_FRACTION_BITS + 1, name=f"lane{lane}_product")  # below 2
+            m.d.comb += product.eq((high_r << HALF_BITS) + low_r)
+            aligned = align_product(m, load["align"], product, -exponents["multiply"], zeros=1, name=f"lane{lane}")
+            rounded = round_aligned(m, aligned, overflows=False, name=f"lane{lane}")
+            code = Mux(rounded > ONE_CODE, ONE_CODE, rounded)
             value = Mux(live["align"] & ~inverse.empty["align"], code, 0)
             results.append(Mux(nan["align"], FP16.quiet_nan, value))
         flagged = along(m, load, "invalid", invalid | spoilt["normalise"], first="scale", until="align")
@@ -185,37 +190,3 @@ class SoftmaxNormalizer(wiring.Component):
         with m.If(load["outer"]):
             m.d.sync += outer_factor_r.eq(factor[cut:])
         return Inverse(exponents, empty, outer_factor_r)
-
-    @staticmethod
-    def _round(m: Module, load_align: Signal, low: Signal, high: Signal, exponent: Signal, name: str) -> Value:
-        # Stage 9, align: the product, below 2, with its leading one at the place of 1.
-        product = Signal(PRODUCT_FRACTION_BITS + 1, name=f"{name}_product")
-        small = Signal(name=f"{name}_small")
-        normal = Signal(PRODUCT_FRACTION_BITS + 1, name=f"{name}_normal")
-        down = Signal(range(LOWEST_EXPONENT + 2), name=f"{name}_down")
-        m.d.comb += [
-            product.eq((high << HALF_BITS) + low),
-            small.eq(~product[-1]),
-            normal.eq(Mux(small, product << 1, product)),
-            down.eq(exponent + small),
-        ]
-        below = PRODUCT_FRACTION_BITS - FP16.fraction_bits - 1  # bits below the one to round by
-        word_r = Signal(WORD_BITS, name=f"{name}_align_word_r", reset_less=True)
-        base_r = Signal(FP16.exponent_bits, name=f"{name}_align_base_r", reset_less=True)
-        shift_r = Signal(range(DEEPEST + 1), name=f"{name}_align_shift_r", reset_less=True)
-        most = FP16.bias - 1  # exponent field - 1 of numbers from 1 on
-        over = Signal(range(LOWEST_EXPONENT + 2), name=f"{name}_over")
-        m.d.comb += over.eq(down - most)
-        with m.If(load_align):
-            m.d.sync += word_r.eq(Cat(normal[:below].any(), normal[below:]))
-            with m.If(down <= most):
-                m.d.sync += [base_r.eq(most - down), shift_r.eq(0)]
-            with m.Else():
-                m.d.sync += [base_r.eq(0), shift_r.eq(Mux(over > DEEPEST, DEEPEST, over))]
-
-        # Stage 10, round: subnormals further down, then once.
-        shifted = Signal(WORD_BITS + DEEPEST, name=f"{name}_shifted")  # the shift drops nothing
-        m.d.comb += shifted.eq(Cat(Const(0, DEEPEST), word_r) >> shift_r)
-        kept, half, rest = shifted[DEEPEST + 2 :], shifted[DEEPEST + 1], shifted[: DEEPEST + 1].any()
-        rounded = round_nearest_even(m, base=base_r, kept=kept, half=half, rest=rest, fmt=FP16, overflows=False)
-        return Mux(rounded > ONE_CODE, ONE_CODE, rounded)
