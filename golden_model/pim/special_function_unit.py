@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from golden_model.arithmetic.formats import FP16
 from golden_model.layouts import Fields
 from golden_model.params import check_code
+from golden_model.pim.activation import Activation, Op
 from golden_model.pim.normalization import Normalization
 from golden_model.pim.partial_sum import PartialSum
 from golden_model.pim.residual_add import ResidualAdd
 from golden_model.pim.softmax_normalizer import SoftmaxNormalizer
 from golden_model.pim.softmax_pair import PAIR_FIELDS, Pair, from_fields, merge, to_fields
 from golden_model.pim.softmax_statistics import SoftmaxStatistics
-from golden_model.pim.vector_beat import check_lanes, count_bits, input_fields, output_fields, valid_codes
+from golden_model.pim.vector_beat import check_lanes, input_fields, output_fields, valid_codes
 
 __all__ = ["OPERATION_BITS", "Operation", "SpecialFunctionUnit"]
 
@@ -33,7 +34,7 @@ class Operation(enum.IntEnum):
     SOFTMAX_STATISTICS = 2  # a beat of a row: its pair after the last one
     SOFTMAX_MERGE = 3  # a pair of a part of the row
     SOFTMAX_NORMALIZE = 4  # a beat of the row with the row's pair: probabilities
-    EXP = 5
+    EXP = 5  # EXP to SILU: the codes of ``activation.Op``, in its order
     RECIPROCAL = 6
     RSQRT = 7
     RELU = 8
@@ -61,6 +62,7 @@ class SpecialFunctionUnit:
         self.adder = ResidualAdd(lanes=lanes)
         self.statistics = SoftmaxStatistics(lanes=lanes)
         self.normalizer = SoftmaxNormalizer(lanes=lanes)
+        self.activation = Activation(lanes=lanes)
         self.normalization = Normalization(lanes=lanes)
         self._pair = Pair()
 
@@ -113,6 +115,8 @@ class SpecialFunctionUnit:
             return self._reduce(operation, item)
         if operation == Operation.SOFTMAX_NORMALIZE:
             return self.normalizer.compute(item)
+        if Operation.EXP <= operation <= Operation.SILU:
+            return self.activation.compute({**item, "op": operation - Operation.EXP})
         rms = operation == Operation.RMS_NORM_STATISTICS
         applied = operation == Operation.NORM_APPLY
         return self.normalization.accept({**item, "apply": int(applied), "rms": int(rms)}, epsilon)
@@ -129,4 +133,4 @@ class SpecialFunctionUnit:
         return to_fields(pair) | {"last": 1, "count": 0, "masked": int(pair.masked)}
 
 
-assert count_bits(16) == 5
+assert [op.name for op in Op] == [Operation(Operation.EXP + op).name for op in Op]

@@ -17,7 +17,9 @@ from amaranth.lib.wiring import In, Out
 
 from golden_model.arithmetic.formats import FP32
 from golden_model.pim import special_function_unit as golden
+from golden_model.pim.activation import OP_BITS, Op
 from golden_model.pim.special_function_unit import OPERATION_BITS, Operation
+from hdl.pim.activation import Activation
 from hdl.pim.normalization import Normalization
 from hdl.pim.partial_sum import PartialSum
 from hdl.pim.residual_add import ResidualAdd
@@ -31,6 +33,7 @@ ORDER_DEPTH = 32
 """Answers that can be due: more than the units hold together between two that wait for each other."""
 
 NORM_STATISTICS = (Operation.LAYER_NORM_STATISTICS, Operation.RMS_NORM_STATISTICS)
+FUNCTIONS = tuple(Operation(Operation.EXP + op) for op in Op)
 AT_THE_END = (Operation.SUM, Operation.SOFTMAX_STATISTICS, Operation.SOFTMAX_MERGE)  # answer their last item only
 
 
@@ -78,6 +81,7 @@ class SpecialFunctionUnit(wiring.Component):
         "softmax_statistics": SoftmaxStatistics.predicted_timing["statistics"],
         "softmax_merge": SoftmaxStatistics.predicted_timing["merge"],
         "softmax_normalize": SoftmaxNormalizer.predicted_timing["normalize"],
+        **Activation.predicted_timing,  # exp to silu
         "norm_row": Normalization.predicted_timing["row"],
         "norm_apply": Normalization.predicted_timing["apply"],
     }
@@ -148,6 +152,7 @@ class SpecialFunctionUnit(wiring.Component):
         adder = ResidualAdd(lanes=self.lanes)
         statistics = SoftmaxStatistics(lanes=self.lanes)
         normalizer = SoftmaxNormalizer(lanes=self.lanes)
+        activation = Activation(lanes=self.lanes)
         norm = Normalization(lanes=self.lanes)
         singles = {f"a_{k}": Cat(item[f"a_{k}"], item[f"b_{k}"]) for k in range(self.lanes)}
         pair = statistics.o.payload
@@ -167,6 +172,7 @@ class SpecialFunctionUnit(wiring.Component):
                 {"last": 1, "masked": masked},
             ),
             "normalizer": Unit(normalizer, (Operation.SOFTMAX_NORMALIZE,), {}, {}),
+            "activation": Unit(activation, FUNCTIONS, {"op": (item.operation - Operation.EXP)[:OP_BITS]}, {}),
             "normalization": Unit(norm, (*NORM_STATISTICS, Operation.NORM_APPLY), norm_fields, {}),
         }
 

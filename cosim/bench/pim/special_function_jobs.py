@@ -107,6 +107,11 @@ class Jobs:
         pair = own if self.below(4) else Pair(own.maximum + self.below(3), own.sum // 2, own.invalid)
         return self.row(Operation.SOFTMAX_NORMALIZE, row, pair=to_fields(pair))
 
+    def functions(self) -> list[Item]:
+        """A row for exp to silu, codes of any kind."""
+        row = [self.below(1 << FP16.width) for _ in range(1 + self.below(LONGEST * self.lanes))]
+        return self.row(Operation.EXP + self.below(5), row)
+
     def norms(self) -> list[Item]:
         """Statistics of a row, then mostly the same row applied."""
         rows, operands = normalization_vectors.row_classes(self.rng), normalization_vectors.operand_classes(self.rng)
@@ -129,6 +134,7 @@ class Jobs:
             (self.additions,),
             (self.softmax_statistics, self.softmax_merges),
             (self.softmax_probabilities,),
+            (self.functions,),
             (self.norms,),
             (self.nothing,),
         )
