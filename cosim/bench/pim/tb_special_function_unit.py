@@ -97,6 +97,17 @@ async def directed_order(dut: Any) -> None:
     await bench.compare(items * 3)
 
 
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def directed_full_queue(dut: Any) -> None:
+    """While no answer is taken, 32 can be due, spread over units that could hold more; then all come in order."""
+    bench = Bench(dut)
+    await bench.start()
+    capacities = {"EXP": 14, "SOFTMAX_NORMALIZE": 10, "SOFTMAX_STATISTICS": 9, "SUM": 5, "ADD": 2}
+    items = [item for name, count in capacities.items() for item in bench.beats(Operation[name], count, last=1, first=1)]
+    done = await bench.compare(items, hold_output=100)
+    assert sum(cycle < 100 for cycle in done.accepted) == 32
+
+
 @cocotb.test(timeout_time=400, timeout_unit="ms")
 @cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
 async def random_operations(dut: Any, source: str, sink: str) -> None:
