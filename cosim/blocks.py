@@ -84,6 +84,42 @@ class Block:
 
 BLOCKS: tuple[Block, ...] = (
     Block(
+        stem="special_function_unit",
+        area="pim",
+        summary="the SFU of the buffer die: all its units behind one stream",
+        configurations=(
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4, "slots": 4}, simulators=("icarus",)),
+        ),
+    ),
+    Block(
+        stem="normalization",
+        area="pim",
+        summary="SFU: LayerNorm and RMSNorm in two passes, exact sums, one rounding",
+        configurations=(
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4}),
+        ),
+    ),
+    Block(
+        stem="residual_add",
+        area="pim",
+        summary="SFU: FP16 addition of two rows, one rounding",
+        configurations=(
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4}),
+        ),
+    ),
+    Block(
+        stem="partial_sum",
+        area="pim",
+        summary="SFU: sums the pseudo-channels' partial results in FP32, emits FP16",
+        configurations=(
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
+            Configuration("4", {"lanes": 4, "slots": 4}),
+        ),
+    ),
+    Block(
         stem="draft_pool",
         area="manager",
         summary="content-addressable store of draft tokens, greedy choice of the verification batch",
@@ -150,6 +186,30 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="sum of four FP32 partial results, as FP32 or FP16",
         configurations=(Configuration("default", system=True),),
+    ),
+    Block(
+        stem="elementary",
+        area="arithmetic",
+        summary="2^a, 1/m and 1/sqrt(m) by piecewise quadratic polynomials",
+        configurations=(Configuration("default"),),
+    ),
+    Block(
+        stem="softmax_statistics",
+        area="pim",
+        summary="softmax, pass 1: rows to (maximum, sum) pairs, and pairs merged",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
+    ),
+    Block(
+        stem="softmax_normalizer",
+        area="pim",
+        summary="softmax, pass 2: rows and their pairs to probabilities",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
+    ),
+    Block(
+        stem="activation",
+        area="pim",
+        summary="exp, 1/x, 1/sqrt(x), ReLU and SiLU of FP16 numbers",
+        configurations=(Configuration("16", {"lanes": 16}, system=True), Configuration("4", {"lanes": 4})),
     ),
     Block(
         stem="stop_test",

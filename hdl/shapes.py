@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 
 from golden_model.layouts import Fields
 
-__all__ = ["advance", "choose", "struct"]
+__all__ = ["advance", "along", "choose", "struct"]
 
 
 def struct(fields: Fields) -> data.StructLayout:
@@ -46,3 +46,31 @@ def choose(words: Sequence[Value], index: Value) -> Value:
         words = [Mux(bit, odd, even) for even, odd in zip(words[::2], words[1::2], strict=True)]
     (word,) = words
     return word
+
+
+def along(
+    m: Module, load: Mapping[str, Signal], name: str, value: Value, *, until: str, first: str | None = None
+) -> dict[str, Signal]:
+    """Carry ``value`` through one reset-less register per stage and return these registers by stage.
+
+    Parameters
+    ----------
+    m
+        Module that gets the registers, each named ``<stage>_<name>_r``.
+    load
+        Load enables of all stages, in order.
+    name
+        What the value is.
+    value
+        Its value in the cycle in which the first stage loads.
+    until, first
+        Last stage that holds it, and the first one (by default the pipeline's).
+    """
+    stages = list(load)
+    registers = {}
+    for stage in stages[stages.index(first or stages[0]) : stages.index(until) + 1]:
+        register = Signal(value.shape(), name=f"{stage}_{name}_r", reset_less=True)
+        with m.If(load[stage]):
+            m.d.sync += register.eq(value)
+        registers[stage] = value = register
+    return registers

@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from golden_model.arithmetic.formats import Format
 
-__all__ = ["Operand", "leading_zeros", "round_nearest_even", "shift_left", "unpack"]
+__all__ = ["Operand", "leading_zeros", "round_nearest_even", "shift_left", "shift_right_sticky", "unpack"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,17 @@ def shift_left(m: Module, value: Value, amount: Value, *, name: str, fill: Value
         stepped = Signal(len(value), name=f"{name}_by_{step}")
         low = Const(0, step) if fill is None else fill.replicate(step)
         m.d.comb += stepped.eq(Mux(amount[level], Cat(low, value)[: len(value)], value))
+        value = stepped
+    return value
+
+
+def shift_right_sticky(m: Module, value: Value, amount: Value, *, name: str) -> Value:
+    """Return ``value >> amount`` in the width of ``value``, the last bit set too if a one was shifted out."""
+    for level in reversed(range(len(amount))):
+        step = min(1 << level, len(value))
+        stepped = Signal(len(value), name=f"{name}_right_{1 << level}")
+        moved = Cat(value[step:], Const(0, step)) | value[:step].any()
+        m.d.comb += stepped.eq(Mux(amount[level], moved, value))
         value = stepped
     return value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import types
 from pathlib import Path
 
@@ -18,15 +20,29 @@ SMALLEST = {block.stem: block.configurations[-1] for block in BLOCKS}
 
 
 def broken_verilog(stem: str, old: str, new: str) -> str:
-    """Return the Verilog of a block whose source has ``new`` in place of ``old``."""
+    """Return the Verilog of a block whose source, or one of its helpers ``<stem>_*.py``, has ``new`` in place of ``old``."""
     block = next(block for block in BLOCKS if block.stem == stem)
-    path = ROOT / "hdl" / block.area / f"{stem}.py"
-    source = path.read_text()
-    assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {path.name}"
-    module = types.ModuleType(f"broken_{stem}")
-    exec(compile(source.replace(old, new), str(path), "exec"), module.__dict__)
-    component = getattr(module, block.class_name)(**SMALLEST[stem].parameters)
-    return emit(component, block.top(SMALLEST[stem]))
+    folder = ROOT / "hdl" / block.area
+    sources = {path: path.read_text() for path in [*folder.glob(f"{stem}_*.py"), folder / f"{stem}.py"]}
+    found = sum(source.count(old) for source in sources.values())
+    assert found == 1, f"{old!r} occurs {found} times in {', '.join(path.name for path in sources)}"
+    broken = next(path for path, source in sources.items() if old in source)
+    names = {path: f"hdl.{block.area}.{path.stem}" for path in sources}
+    before = {name: sys.modules.pop(name) for name in names.values() if name in sys.modules}
+    try:
+        module = types.ModuleType(names[broken])
+        sys.modules[names[broken]] = module
+        exec(compile(sources[broken].replace(old, new), str(broken), "exec"), module.__dict__)
+        setattr(sys.modules[f"hdl.{block.area}"], broken.stem, module)
+        main = importlib.import_module(names[folder / f"{stem}.py"])
+        component = getattr(main, block.class_name)(**SMALLEST[stem].parameters)
+        return emit(component, block.top(SMALLEST[stem]))
+    finally:
+        for path, name in names.items():
+            sys.modules.pop(name, None)
+            if name in before:
+                sys.modules[name] = before[name]
+                setattr(sys.modules[f"hdl.{block.area}"], path.stem, before[name])
 
 
 @pytest.mark.rtl
