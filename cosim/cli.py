@@ -153,6 +153,27 @@ def evaluate(
         print(line)
 
 
+@app.command()
+def synth(
+    names: BlockNames = None,
+    liberty: Annotated[
+        Optional[Path], typer.Option(help="Liberty file [default: $SADDLE_LIBERTY, or osu018 of Debian's qflow-tech-osu018].")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Synthesise also what is unchanged.")] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Map blocks to standard cells (Yosys, ABC) and print their size and longest paths."""
+    from cosim.synthesis import synthesise_blocks
+    from cosim.synthesis_report import print_results
+    from synth.flow import Options
+
+    with progress("synth") as tick:
+        results = synthesise_blocks(
+            _chosen(names), liberty=liberty, options=Options(), workers=min(jobs or _cores(), 2), force=force, tick=tick
+        )
+    print_results(results)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every expected error is one line on standard error."""
     command: Any = typer.main.get_command(app)

@@ -1,0 +1,179 @@
+"""The open flow from Verilog to a mapped netlist: Yosys (``pyosys``) with its ABC, on the cells of a Liberty file.
+
+Source: our choice.  The steps, and why they are these, are in ``docs/synthesis.md``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ABC_SCRIPT", "Mapped", "Memory", "Options", "SynthesisError", "map_verilog"]
+
+ABC_SCRIPT = (
+    "strash", "st", "if -g -K 6",  # balance by sums of products: shortens carry and priority chains
+    "st", "dch", "map -B 0.9",
+    "topo", "buffer -c", "upsize", "dnsize", "stime -p",  # buffer what fans out, then size by the Liberty's delays
+)  # fmt: skip
+ABC_CONSTRAINTS = ("set_driving_cell {inverter}", "set_load {load_ff:.3f} [all_outputs]")
+ARITHMETIC = (
+    "$add", "$sub", "$mul", "$neg", "$pos", "$div", "$mod", "$alu", "$macc", "$macc_v2", "$fa", "$lcu",
+    "$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx", "$lt", "$le", "$gt", "$ge",
+)  # fmt: skip
+SELECTION = ("$mux", "$pmux", "$bmux", "$bwmux", "$demux")
+MEMORY = ("$mem", "$mem_v2")
+_RUN = (
+    "import sys\nfrom pyosys import libyosys as ys\ndesign = ys.Design()\n"
+    "for line in sys.stdin.read().splitlines(): ys.run_pass(line, design)"
+)
+
+
+class SynthesisError(ValueError):
+    """Synthesis cannot go on; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may choose.
+
+    Parameters
+    ----------
+    memory_bits
+        Bits of the largest memory that becomes flip-flops; a larger one stays a macro, without area.
+    booth
+        Whether multipliers take Booth's form.
+    adder
+        Carry networks: ``brent-kung`` or ``kogge-stone``.
+    """
+
+    memory_bits: int = 32768
+    booth: bool = False
+    adder: str = "brent-kung"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory of the design and what became of it."""
+
+    name: str
+    depth: int
+    width: int
+    flip_flops: bool
+
+    @property
+    def bits(self) -> int:
+        return self.depth * self.width
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What Yosys left: the netlist of gates before mapping and of cells after, both as JSON modules, and its reports."""
+
+    memories: tuple[Memory, ...]
+    gates: Mapping[str, Any]
+    netlist: Mapping[str, Any]
+    levels: int
+    stat: str
+    abc_delay_ns: float | None
+
+
+def map_verilog(
+    text: str, top: str, liberty: Path, options: Options, *, inverter: str, load_ff: float, timeout: float | None = None
+) -> Mapped:
+    """Map the Verilog ``text`` with top module ``top`` to the cells of ``liberty``.
+
+    Parameters
+    ----------
+    inverter
+        Cell that ABC takes to drive the inputs of the logic.
+    load_ff
+        Load of the logic's outputs in fF.
+
+    Raises
+    ------
+    SynthesisError
+        When Yosys is missing, rejects the text or leaves what cannot be mapped.
+    """
+    if importlib.util.find_spec("pyosys") is None:
+        raise SynthesisError("pyosys is not installed; type: pip install pyosys==0.70")
+    with tempfile.TemporaryDirectory(prefix="saddle-synth-") as folder:
+        place = Path(folder)
+        (place / "design.v").write_text(text, encoding="utf-8")
+        (place / "cells.lib").symlink_to(liberty.resolve())
+        (place / "abc.script").write_text("\n".join(ABC_SCRIPT) + "\n")
+        (place / "abc.constr").write_text(
+            "".join(line.format(inverter=inverter, load_ff=load_ff) + "\n" for line in ABC_CONSTRAINTS)
+        )
+        _yosys(_front(top), place, top, timeout)
+        memories = _memories(_module(place / "words.json", top), options)
+        macros = [name for name, memory in memories.items() if not memory.flip_flops]
+        log = _yosys(_back(options, macros), place, top, timeout)
+        delays = re.findall(r"ABC: .*Delay *= *([\d.]+) ps", log)
+        levels = re.search(r"length=(\d+)", (place / "levels.txt").read_text())
+        return Mapped(
+            tuple(memories.values()), _module(place / "gates.json", top), _module(place / "netlist.json", top),
+            int(levels[1]) if levels else 0, (place / "stat.txt").read_text(), float(delays[-1]) / 1000 if delays else None,
+        )  # fmt: skip
+
+
+def _front(top: str) -> list[str]:
+    return [
+        "read_verilog -sv design.v", f"hierarchy -check -top {top}", "proc", "flatten", "opt -full", "wreduce", "peepopt",
+        "opt_clean", "memory -nomap", "opt_clean", "write_json words.json", "write_rtlil words.il",
+    ]  # fmt: skip
+
+
+def _back(options: Options, macros: Sequence[str]) -> list[str]:
+    """Return the commands from words to cells; ``src`` carries the class of each operator to its gates."""
+    chosen = {kind: " ".join(f"t:{name}" for name in names) for kind, names in
+              (("arithmetic", ARITHMETIC), ("selection", SELECTION))}  # fmt: skip
+    return [
+        "read_rtlil words.il",
+        *(f"setattr -set saddle_macro 1 c:{name}" for name in macros),
+        "memory_map -attr !saddle_macro", "opt -full",
+        "setattr -unset src *", 'setattr -set src "logic" t:*',
+        *(f'setattr -set src "{kind}" {names}' for kind, names in chosen.items()),
+        *(["booth"] if options.booth else []),
+        "alumacc", "share", "opt",
+        *(["techmap -map +/choices/kogge-stone.v"] if options.adder == "kogge-stone" else []),
+        "techmap", "opt -fast", "tee -q -o levels.txt ltp -noff", "write_json gates.json",
+        "dfflibmap -liberty cells.lib", "opt -fast",
+        "abc -liberty cells.lib -script abc.script -constr abc.constr", "opt_clean -purge",
+        "tee -q -o stat.txt stat -liberty cells.lib", "write_json netlist.json",
+    ]  # fmt: skip
+
+
+def _yosys(lines: Sequence[str], place: Path, top: str, timeout: float | None) -> str:
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", _RUN], input="\n".join(lines), capture_output=True, text=True, cwd=place, timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        raise SynthesisError(f"{top}: synthesis did not end within {timeout:.0f} s") from None
+    if run.returncode:
+        errors = [line for line in (run.stdout + run.stderr).splitlines() if "ERROR" in line]
+        raise SynthesisError(f"{top}: Yosys failed: {errors[-1] if errors else run.stderr.strip()[-200:]}")
+    return run.stdout
+
+
+def _module(path: Path, top: str) -> dict[str, Any]:
+    modules: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["modules"]
+    return modules[top]
+
+
+def _memories(module: Mapping[str, Any], options: Options) -> dict[str, Memory]:
+    found = {}
+    for name, cell in module["cells"].items():
+        if cell["type"] in MEMORY:
+            depth, width = (int(cell["parameters"][key], 2) for key in ("SIZE", "WIDTH"))
+            label = re.sub(r"\W", "", str(cell["parameters"].get("MEMID", name)).replace("\\", "").replace(".", "_"))
+            found[name] = Memory(label, depth, width, depth * width <= options.memory_bits)
+    return found

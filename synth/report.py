@@ -1,0 +1,158 @@
+"""Size and speed of one block: runs the flow, adds up areas, finds the longest paths.
+
+The result is plain data, ready for JSON; figures that are missing are None, never 0 or NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from synth import flow
+from synth.flow import Mapped, Options, SynthesisError
+from synth.liberty import Liberty, LibertyError, parse
+from synth.netlist import Netlist
+from synth.timing import Path as TimingPath
+from synth.timing import longest_paths
+
+__all__ = ["FO4_LIMIT", "parse_stat", "read_liberty", "synthesise"]
+
+FO4_LIMIT = 50.0
+"""Longest path allowed from register to register, in FO4 delays of the Liberty."""
+
+_KEPT_PATHS = 8
+_GATE_COST = {
+    "$_NOT_": 2, "$_BUF_": 0, "$_NAND_": 4, "$_NOR_": 4, "$_AND_": 6, "$_OR_": 6, "$_ANDNOT_": 6, "$_ORNOT_": 6,
+    "$_XOR_": 12, "$_XNOR_": 12, "$_MUX_": 12, "$_NMUX_": 10,
+}  # fmt: skip
+"""Transistors of a static CMOS gate: weights for the share of each class of operators, nothing else."""
+
+
+def read_liberty(path: Path) -> tuple[Liberty, str]:
+    """Read a Liberty file; return it with its text.
+
+    Raises
+    ------
+    SynthesisError
+        When it cannot be read or used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        library = parse(text)
+        _ = library.fo4, library.nand2, library.flip_flop
+    except OSError as error:
+        raise SynthesisError(f"cannot read Liberty {path}: {error.strerror}") from None
+    except LibertyError as error:
+        raise SynthesisError(f"{path}: {error}") from None
+    return library, text
+
+
+def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Options) -> dict[str, Any]:
+    """Map the Verilog ``text`` and return its areas (µm² and NAND2 equivalents), memories and paths (ns and FO4).
+
+    Raises
+    ------
+    SynthesisError
+        When the flow fails or contradicts itself.
+    """
+    data_pin = next(pin for pin in library.flip_flop.inputs if any(arc.kind.startswith("setup") for arc in pin.arcs))
+    mapped = flow.map_verilog(
+        text, top, liberty, options, inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
+    )
+    try:
+        netlist = Netlist(mapped.netlist)
+        paths = longest_paths(netlist, library)
+    except LibertyError as error:
+        raise SynthesisError(f"{top}: {error}") from None
+    unit = library.nand2.area
+    counts = Counter(kind for _, kind, _ in netlist.cells if kind in library.cells)
+    areas = {kind: library.cells[kind].area * count for kind, count in counts.items()}
+    area = sum(areas.values())
+    reported = parse_stat(mapped.stat)
+    if reported["area"] is None:
+        raise SynthesisError(f"{top}: Yosys reports no area: {reported['problem']}")
+    if not math.isclose(reported["area"], area, rel_tol=1e-6, abs_tol=1e-3):
+        raise SynthesisError(f"{top}: Yosys reports an area of {reported['area']}, its netlist adds up to {area}")
+    flip_flops = {kind: count for kind, count in counts.items() if library.cells[kind].sequential}
+    sequential = sum(areas[kind] for kind in flip_flops)
+    return {
+        "area": area,
+        "nand2": area / unit,
+        "cells": sum(counts.values()),
+        "cells_by_type": dict(sorted(counts.items())),
+        "flip_flops": sum(flip_flops.values()),
+        "flip_flop_area": sequential,
+        "memories": [asdict(memory) | {"bits": memory.bits} for memory in mapped.memories],
+        "memory_bits_in_flip_flops": sum(memory.bits for memory in mapped.memories if memory.flip_flops),
+        "memory_bits_in_macros": sum(memory.bits for memory in mapped.memories if not memory.flip_flops),
+        "split": _split(netlist, mapped, library, area, sequential),
+        "levels_before_mapping": mapped.levels,
+        "abc_delay_ns": mapped.abc_delay_ns,
+        "critical": _described(paths[0], library, steps=True) if paths else None,
+        "paths": [_described(path, library) for path in paths[:_KEPT_PATHS]],
+    }
+
+
+def _described(path: TimingPath, library: Liberty, *, steps: bool = False) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "start": path.start, "end": path.end, "kind": path.kind, "delay_ns": round(path.delay, 4),
+        "delay_fo4": round(path.delay / library.fo4, 2), "levels": path.levels,
+        "clock_to_q_ns": round(path.steps[0].arrival, 4), "setup_ns": round(path.setup, 4),
+    }  # fmt: skip
+    if steps:
+        row["steps"] = [asdict(step) | {"arrival": round(step.arrival, 4)} for step in path.steps]
+    return row
+
+
+def _split(netlist: Netlist, mapped: Mapped, library: Liberty, area: float, sequential: float) -> dict[str, float]:
+    """Split the area by what it is for; see ``docs/synthesis.md`` for the rule."""
+    weights: Counter[str] = Counter()
+    for cell in mapped.gates["cells"].values():
+        cost = _GATE_COST.get(cell["type"], 0)
+        classes = set(str(cell["attributes"].get("src", "arithmetic")).split("|"))
+        for name in classes:
+            weights[name] += cost / len(classes)
+    resets = _reset_registers(mapped.gates)
+    control = 0.0
+    for _, kind, ports in netlist.cells:
+        if kind in library.cells and library.cells[kind].sequential:
+            output = next((ports[pin.name][0] for pin in library.cells[kind].outputs if ports.get(pin.name)), None)
+            if netlist.name_of(output) in resets:
+                control += library.cells[kind].area
+    combinational = area - sequential
+    total = sum(weights.values()) or 1
+    parts = {name: combinational * weights[name] / total for name in ("arithmetic", "selection", "logic")}
+    return parts | {"data_flip_flops": sequential - control, "control_flip_flops": control}
+
+
+def _reset_registers(gates: Mapping[str, Any]) -> set[str]:
+    """Return the names of the flip-flop bits that a reset clears."""
+    names = Netlist(gates)
+    return {
+        names.name_of(ports["Q"][0]) for _, kind, ports in names.cells
+        if re.fullmatch(r"\$_(S?DFFE?|SDFFCE)_[NP]{2,4}[01]?[NP]?_", kind) and "R" in ports
+    }  # fmt: skip
+
+
+def parse_stat(text: str) -> dict[str, Any]:
+    """Return area and sequential area of a ``stat -liberty`` report; what is missing or no number is None, with the reason."""
+    found: dict[str, Any] = {"area": None, "sequential_area": None, "problem": None}
+    unknown = re.findall(r"Area for cell type (\S+) is unknown", text)
+    for key, pattern in (("area", r"Chip area for (?:top )?module .*?: +(\S+)"), ("sequential_area", r"sequential elements: +(\S+)")):
+        values = re.findall(pattern, text)
+        try:
+            value = float(values[-1]) if values else math.nan
+        except ValueError:
+            value = math.nan
+        found[key] = value if math.isfinite(value) else None
+    unknown = [kind for kind in unknown if kind.strip("\\:") not in flow.MEMORY]
+    if unknown:
+        found["area"], found["problem"] = None, f"area of cell {unknown[0].strip(chr(92))} is unknown"
+    elif found["area"] is None:
+        found["problem"] = "the report has no number for it"
+    return found
