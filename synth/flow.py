@@ -10,25 +10,29 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ABC_SCRIPT", "Mapped", "Memory", "Options", "SynthesisError", "map_verilog"]
+__all__ = ["RECIPES", "Mapped", "Memory", "Options", "Prepared", "SynthesisError", "map_cells", "prepare"]
 
-ABC_SCRIPT = (
-    "strash", "st", "if -g -K 6",  # balance by sums of products: shortens carry and priority chains
-    "st", "dch", "map -B 0.9",
-    "topo", "buffer -c", "upsize", "dnsize", "stime -p",  # buffer what fans out, then size by the Liberty's delays
-)  # fmt: skip
+_SIZE = ("topo", "buffer -c", "upsize", "dnsize", "stime -p")  # buffer what fans out, then size by the Liberty's delays
+RECIPES = {
+    "balance-twice": ("strash", "&get -n", "&dch", "&if -g -K 6", "&dch", "&if -g -K 6", "&dch", "&nf", "&put", *_SIZE),
+    "balance-once": ("strash", "&get -n", "&st", "&if -g -K 6", "&dch", "&nf", "&put", *_SIZE),
+    "choices-first": ("strash", "st", "dch", "if -g -K 6", "st", "dch", "map -B 0.9", *_SIZE),
+    "area": ("strash", "ifraig", "scorr", "dc2", "dch -f", "map -B 0.9", *_SIZE),
+}
+"""Scripts of ABC.  Which is fastest differs from block to block by some ten percent; ``area`` is Yosys's own, for comparison."""
 ABC_CONSTRAINTS = ("set_driving_cell {inverter}", "set_load {load_ff:.3f} [all_outputs]")
 ARITHMETIC = (
     "$add", "$sub", "$mul", "$neg", "$pos", "$div", "$mod", "$alu", "$macc", "$macc_v2", "$fa", "$lcu",
     "$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx", "$lt", "$le", "$gt", "$ge",
 )  # fmt: skip
 SELECTION = ("$mux", "$pmux", "$bmux", "$bwmux", "$demux")
+CLASSES = ("arithmetic", "selection", "logic")
+"""Classes of operators; gates without tag come from the inside of multipliers and adders."""
 MEMORY = ("$mem", "$mem_v2")
 _RUN = (
     "import sys\nfrom pyosys import libyosys as ys\ndesign = ys.Design()\n"
@@ -52,11 +56,14 @@ class Options:
         Whether multipliers take Booth's form.
     adder
         Carry networks: ``brent-kung`` or ``kogge-stone``.
+    recipes
+        Names of :data:`RECIPES`, tried in turn until the longest path is within the target; else the fastest counts.
     """
 
     memory_bits: int = 32768
     booth: bool = False
     adder: str = "brent-kung"
+    recipes: tuple[str, ...] = ("balance-twice", "balance-once", "choices-first")
 
 
 @dataclass(frozen=True)
@@ -74,21 +81,27 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """What Yosys left: the netlist of gates before mapping and of cells after, both as JSON modules, and its reports."""
+class Prepared:
+    """A design as gates and flip-flops, ready for ABC, in a folder of its own."""
 
+    top: str
+    place: Path
     memories: tuple[Memory, ...]
-    gates: Mapping[str, Any]
+    gates: Mapping[str, Any]  # JSON module
+    levels: int  # gates of two inputs on the longest path
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What ABC left: the netlist of cells as a JSON module, Yosys's area report, the delay of the logic that ABC states."""
+
     netlist: Mapping[str, Any]
-    levels: int
     stat: str
     abc_delay_ns: float | None
 
 
-def map_verilog(
-    text: str, top: str, liberty: Path, options: Options, *, inverter: str, load_ff: float, timeout: float | None = None
-) -> Mapped:
-    """Map the Verilog ``text`` with top module ``top`` to the cells of ``liberty``.
+def prepare(text: str, top: str, liberty: Path, options: Options, place: Path, *, inverter: str, load_ff: float) -> Prepared:
+    """Bring the Verilog ``text`` with top module ``top`` to gates, in the empty folder ``place``.
 
     Parameters
     ----------
@@ -100,28 +113,39 @@ def map_verilog(
     Raises
     ------
     SynthesisError
-        When Yosys is missing, rejects the text or leaves what cannot be mapped.
+        When Yosys is missing or rejects the text.
     """
     if importlib.util.find_spec("pyosys") is None:
         raise SynthesisError("pyosys is not installed; type: pip install pyosys==0.70")
-    with tempfile.TemporaryDirectory(prefix="saddle-synth-") as folder:
-        place = Path(folder)
-        (place / "design.v").write_text(text, encoding="utf-8")
-        (place / "cells.lib").symlink_to(liberty.resolve())
-        (place / "abc.script").write_text("\n".join(ABC_SCRIPT) + "\n")
-        (place / "abc.constr").write_text(
-            "".join(line.format(inverter=inverter, load_ff=load_ff) + "\n" for line in ABC_CONSTRAINTS)
-        )
-        _yosys(_front(top), place, top, timeout)
-        memories = _memories(_module(place / "words.json", top), options)
-        macros = [name for name, memory in memories.items() if not memory.flip_flops]
-        log = _yosys(_back(options, macros), place, top, timeout)
-        delays = re.findall(r"ABC: .*Delay *= *([\d.]+) ps", log)
-        levels = re.search(r"length=(\d+)", (place / "levels.txt").read_text())
-        return Mapped(
-            tuple(memories.values()), _module(place / "gates.json", top), _module(place / "netlist.json", top),
-            int(levels[1]) if levels else 0, (place / "stat.txt").read_text(), float(delays[-1]) / 1000 if delays else None,
-        )  # fmt: skip
+    (place / "design.v").write_text(text, encoding="utf-8")
+    (place / "cells.lib").symlink_to(liberty.resolve())
+    lines = (line.format(inverter=inverter, load_ff=load_ff) for line in ABC_CONSTRAINTS)
+    (place / "abc.constr").write_text("".join(f"{line}\n" for line in lines))
+    _yosys(_front(top), place, top)
+    memories = _memories(_module(place / "words.json", top), options)
+    macros = [name for name, memory in memories.items() if not memory.flip_flops]
+    _yosys(_gates(options, macros), place, top)
+    levels = re.search(r"length=(\d+)", (place / "levels.txt").read_text())
+    return Prepared(
+        top, place, tuple(memories.values()), _module(place / "gates.json", top), int(levels[1]) if levels else 0
+    )
+
+
+def map_cells(prepared: Prepared, recipe: str) -> Mapped:
+    """Map to cells with one of the :data:`RECIPES`.
+
+    Raises
+    ------
+    SynthesisError
+        When Yosys or ABC fails.
+    """
+    place, top = prepared.place, prepared.top
+    (place / "abc.script").write_text("\n".join(RECIPES[recipe]) + "\n")
+    log = _yosys(_cells(), place, top)
+    delays = re.findall(r"ABC: .*Delay *= *([\d.]+) ps", log)
+    return Mapped(
+        _module(place / "netlist.json", top), (place / "stat.txt").read_text(), float(delays[-1]) / 1000 if delays else None
+    )
 
 
 def _front(top: str) -> list[str]:
@@ -131,8 +155,8 @@ def _front(top: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _back(options: Options, macros: Sequence[str]) -> list[str]:
-    """Return the commands from words to cells; ``src`` carries the class of each operator to its gates."""
+def _gates(options: Options, macros: Sequence[str]) -> list[str]:
+    """Return the commands from words to gates; ``src`` carries the class of each operator to its gates."""
     chosen = {kind: " ".join(f"t:{name}" for name in names) for kind, names in
               (("arithmetic", ARITHMETIC), ("selection", SELECTION))}  # fmt: skip
     return [
@@ -143,21 +167,22 @@ def _back(options: Options, macros: Sequence[str]) -> list[str]:
         *(f'setattr -set src "{kind}" {names}' for kind, names in chosen.items()),
         *(["booth"] if options.booth else []),
         "alumacc", "share", "opt",
-        *(["techmap -map +/choices/kogge-stone.v"] if options.adder == "kogge-stone" else []),
+        *(["techmap -map +/techmap.v -map +/choices/kogge-stone.v"] if options.adder == "kogge-stone" else []),
         "techmap", "opt -fast", "tee -q -o levels.txt ltp -noff", "write_json gates.json",
-        "dfflibmap -liberty cells.lib", "opt -fast",
+        "dfflibmap -liberty cells.lib", "opt -fast", "write_rtlil gates.il",
+    ]  # fmt: skip
+
+
+def _cells() -> list[str]:
+    return [
+        "read_rtlil gates.il",
         "abc -liberty cells.lib -script abc.script -constr abc.constr", "opt_clean -purge",
         "tee -q -o stat.txt stat -liberty cells.lib", "write_json netlist.json",
     ]  # fmt: skip
 
 
-def _yosys(lines: Sequence[str], place: Path, top: str, timeout: float | None) -> str:
-    try:
-        run = subprocess.run(
-            [sys.executable, "-c", _RUN], input="\n".join(lines), capture_output=True, text=True, cwd=place, timeout=timeout
-        )
-    except subprocess.TimeoutExpired:
-        raise SynthesisError(f"{top}: synthesis did not end within {timeout:.0f} s") from None
+def _yosys(lines: Sequence[str], place: Path, top: str) -> str:
+    run = subprocess.run([sys.executable, "-c", _RUN], input="\n".join(lines), capture_output=True, text=True, cwd=place)
     if run.returncode:
         errors = [line for line in (run.stdout + run.stderr).splitlines() if "ERROR" in line]
         raise SynthesisError(f"{top}: Yosys failed: {errors[-1] if errors else run.stderr.strip()[-200:]}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -61,41 +62,59 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
         When the flow fails or contradicts itself.
     """
     data_pin = next(pin for pin in library.flip_flop.inputs if any(arc.kind.startswith("setup") for arc in pin.arcs))
-    mapped = flow.map_verilog(
-        text, top, liberty, options, inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
-    )
-    try:
-        netlist = Netlist(mapped.netlist)
-        paths = longest_paths(netlist, library)
-    except LibertyError as error:
-        raise SynthesisError(f"{top}: {error}") from None
-    unit = library.nand2.area
-    counts = Counter(kind for _, kind, _ in netlist.cells if kind in library.cells)
-    areas = {kind: library.cells[kind].area * count for kind, count in counts.items()}
-    area = sum(areas.values())
-    reported = parse_stat(mapped.stat)
-    if reported["area"] is None:
-        raise SynthesisError(f"{top}: Yosys reports no area: {reported['problem']}")
-    if not math.isclose(reported["area"], area, rel_tol=1e-6, abs_tol=1e-3):
-        raise SynthesisError(f"{top}: Yosys reports an area of {reported['area']}, its netlist adds up to {area}")
+    best: tuple[float, str, Mapped, Netlist, list[TimingPath]] | None = None
+    with tempfile.TemporaryDirectory(prefix="saddle-synth-") as folder:
+        prepared = flow.prepare(
+            text, top, liberty, options, Path(folder), inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
+        )
+        for recipe in options.recipes:
+            mapped = flow.map_cells(prepared, recipe)
+            netlist = Netlist(mapped.netlist)
+            try:
+                paths = longest_paths(netlist, library)
+            except LibertyError as error:
+                raise SynthesisError(f"{top}: {error}") from None
+            delay = paths[0].delay / library.fo4 if paths else 0.0
+            if best is None or delay < best[0]:
+                best = delay, recipe, mapped, netlist, paths
+            if delay <= FO4_LIMIT:
+                break
+    if best is None:
+        raise SynthesisError(f"{top}: no recipe for ABC given")
+    _, recipe, mapped, netlist, paths = best
+    counts, areas = _areas(netlist, library, mapped.stat, top)
+    unit, area = library.nand2.area, sum(areas.values())
     flip_flops = {kind: count for kind, count in counts.items() if library.cells[kind].sequential}
     sequential = sum(areas[kind] for kind in flip_flops)
     return {
+        "recipe": recipe,
         "area": area,
         "nand2": area / unit,
         "cells": sum(counts.values()),
         "cells_by_type": dict(sorted(counts.items())),
         "flip_flops": sum(flip_flops.values()),
         "flip_flop_area": sequential,
-        "memories": [asdict(memory) | {"bits": memory.bits} for memory in mapped.memories],
-        "memory_bits_in_flip_flops": sum(memory.bits for memory in mapped.memories if memory.flip_flops),
-        "memory_bits_in_macros": sum(memory.bits for memory in mapped.memories if not memory.flip_flops),
-        "split": _split(netlist, mapped, library, area, sequential),
-        "levels_before_mapping": mapped.levels,
+        "memories": [asdict(memory) | {"bits": memory.bits} for memory in prepared.memories],
+        "memory_bits_in_flip_flops": sum(memory.bits for memory in prepared.memories if memory.flip_flops),
+        "memory_bits_in_macros": sum(memory.bits for memory in prepared.memories if not memory.flip_flops),
+        "split": _split(netlist, prepared.gates, library, area, sequential),
+        "levels_before_mapping": prepared.levels,
         "abc_delay_ns": mapped.abc_delay_ns,
         "critical": _described(paths[0], library, steps=True) if paths else None,
         "paths": [_described(path, library) for path in paths[:_KEPT_PATHS]],
     }
+
+
+def _areas(netlist: Netlist, library: Liberty, stat: str, top: str) -> tuple[Counter[str], dict[str, float]]:
+    """Return how many cells of each type there are, and their areas, which must add up to what Yosys reports."""
+    counts = Counter(kind for _, kind, _ in netlist.cells if kind in library.cells)
+    areas = {kind: library.cells[kind].area * count for kind, count in counts.items()}
+    area, reported = sum(areas.values()), parse_stat(stat)
+    if reported["area"] is None:
+        raise SynthesisError(f"{top}: Yosys reports no area: {reported['problem']}")
+    if not math.isclose(reported["area"], area, rel_tol=1e-6, abs_tol=1e-3):
+        raise SynthesisError(f"{top}: Yosys reports an area of {reported['area']}, its netlist adds up to {area}")
+    return counts, areas
 
 
 def _described(path: TimingPath, library: Liberty, *, steps: bool = False) -> dict[str, Any]:
@@ -109,15 +128,15 @@ def _described(path: TimingPath, library: Liberty, *, steps: bool = False) -> di
     return row
 
 
-def _split(netlist: Netlist, mapped: Mapped, library: Liberty, area: float, sequential: float) -> dict[str, float]:
+def _split(netlist: Netlist, gates: Mapping[str, Any], library: Liberty, area: float, sequential: float) -> dict[str, float]:
     """Split the area by what it is for; see ``docs/synthesis.md`` for the rule."""
     weights: Counter[str] = Counter()
-    for cell in mapped.gates["cells"].values():
+    for cell in gates["cells"].values():
         cost = _GATE_COST.get(cell["type"], 0)
-        classes = set(str(cell["attributes"].get("src", "arithmetic")).split("|"))
+        classes = set(str(cell["attributes"].get("src", "")).split("|")) & set(flow.CLASSES) or {"arithmetic"}
         for name in classes:
             weights[name] += cost / len(classes)
-    resets = _reset_registers(mapped.gates)
+    resets = _reset_registers(gates)
     control = 0.0
     for _, kind, ports in netlist.cells:
         if kind in library.cells and library.cells[kind].sequential:
@@ -126,7 +145,7 @@ def _split(netlist: Netlist, mapped: Mapped, library: Liberty, area: float, sequ
                 control += library.cells[kind].area
     combinational = area - sequential
     total = sum(weights.values()) or 1
-    parts = {name: combinational * weights[name] / total for name in ("arithmetic", "selection", "logic")}
+    parts = {name: combinational * weights[name] / total for name in flow.CLASSES}
     return parts | {"data_flip_flops": sequential - control, "control_flip_flops": control}
 
 
