@@ -1,14 +1,13 @@
-"""The verb ``synth``: size and speed of blocks, cached by content, as a table and as files."""
+"""The verb ``synth``: size and speed of blocks, cached by content, as tables and files."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,18 @@ from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
 from cosim.rtl import rtl_text
 from cosim.sources import closure, content_hash, text_hash
-from synth.flow import Options, SynthesisError
+from cosim.synthesis_report import print_results, write_docs, write_files
+from synth.flow import ADDERS, RECIPES, Options, SynthesisError
 from synth.report import read_liberty, synthesise
 
-__all__ = ["PACKAGE", "find_liberty", "synthesise_blocks"]
+__all__ = ["INSTALL", "find_liberty", "synthesise_and_print", "synthesise_blocks"]
 
 PACKAGE = "qflow-tech-osu018"
 INSTALL = f"apt-get install -y --no-install-recommends {PACKAGE}"
 _USUAL = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
 
 
-def find_liberty(given: Path | None) -> Path:
+def find_liberty(given: Path | None = None) -> Path:
     """Return the Liberty file: the given one, ``$SADDLE_LIBERTY``, or the one of Debian's package.
 
     Raises
@@ -54,8 +54,54 @@ def find_liberty(given: Path | None) -> Path:
     raise UserError(f"no Liberty file; type: {INSTALL} (or name one with --liberty or SADDLE_LIBERTY)")
 
 
+def synthesise_and_print(
+    chosen: Sequence[tuple[Block, Configuration]],
+    *,
+    liberty: Path | None,
+    memory_bits: int,
+    recipes: Sequence[str] | None,
+    adder: str,
+    booth: bool,
+    place: Path | None,
+    page: Path | None,
+    workers: int,
+    force: bool,
+    tick: Tick,
+) -> Callable[[], None]:
+    """Synthesise, write the files, and return what prints the tables.
+
+    Raises
+    ------
+    UserError
+        For an unknown choice, or when the Liberty file, Yosys or a block is not usable.
+    """
+    for what, name, known in (("adder", adder, ADDERS), *(("recipe", name, tuple(RECIPES)) for name in recipes or ())):
+        if name not in known:
+            raise UserError(f"unknown {what} {name!r} (known: {', '.join(known)})")
+    options = Options(memory_bits=memory_bits, booth=booth, adder=adder)
+    if recipes:
+        options = Options(memory_bits=memory_bits, booth=booth, adder=adder, recipes=tuple(recipes))
+    results = synthesise_blocks(chosen, liberty=liberty, options=options, workers=workers, force=force, tick=tick)
+    folder = place or build_root() / "synth"
+    write_files(results, folder)
+    if page is not None:
+        write_docs(results, page)
+
+    def show() -> None:
+        print_results(results)
+        print(f"results in {folder}")
+
+    return show
+
+
 def synthesise_blocks(
-    chosen: Sequence[tuple[Block, Configuration]], *, liberty: Path | None, options: Options, workers: int, force: bool, tick: Tick
+    chosen: Sequence[tuple[Block, Configuration]],
+    *,
+    liberty: Path | None,
+    options: Options,
+    workers: int,
+    force: bool,
+    tick: Tick,
 ) -> list[dict[str, Any]]:
     """Synthesise configurations and return one result each, in order; unchanged ones come from the cache.
 
@@ -71,40 +117,45 @@ def synthesise_blocks(
         raise UserError(str(error)) from None
     common = {
         "liberty": library.name, "liberty_file": path.name, "liberty_sha256": text_hash(text),
-        "flow_sha256": content_hash(closure(["synth.report"], within=("synth",))),
-        "pyosys": _version("pyosys"), "options": vars(options), "fo4_ns": round(library.fo4, 5), "nand2_area": library.nand2.area,
-        "nand2_cell": library.nand2.name, "inverter_cell": library.inverter.name,
+        "flow_sha256": content_hash(closure(["synth.report"], within=("synth",))), "pyosys": _version("pyosys"),
+        "options": asdict(options) | {"recipes": list(options.recipes)}, "fo4_ns": round(library.fo4, 5),
+        "nand2_area": library.nand2.area, "nand2_cell": library.nand2.name, "inverter_cell": library.inverter.name,
     }  # fmt: skip
     done = 0
 
-    def one(job: tuple[Block, Configuration]) -> dict[str, Any]:
+    def one(job: tuple[Block, Configuration], rtl: str) -> dict[str, Any]:
         nonlocal done
         block, configuration = job
         top = block.top(configuration)
-        rtl = rtl_text(block, configuration)
-        key = text_hash(json.dumps([rtl, common], sort_keys=True))
-        cached = build_root() / "cache" / f"synth-{top}-{key[:20]}.json"
-        if cached.is_file() and not force:
-            result = json.loads(cached.read_text(encoding="utf-8"))
-        else:
+        cached = build_root() / "cache" / f"synth-{top}-{text_hash(json.dumps([rtl, common], sort_keys=True))[:20]}.json"
+        result = None if force else _read(cached)
+        if result is None:
             result = {"top": top, "block": block.stem, "parameters": dict(configuration.parameters)} | common
             result |= {"rtl_sha256": text_hash(rtl)} | synthesise(rtl, top, path, library, options)
-            write_atomically(cached, json.dumps(result) + "\n")
-        write_atomically(build_root() / "synth" / f"{top}.json", json.dumps(result, indent=1) + "\n")
+            write_atomically(cached, json.dumps(result, allow_nan=False) + "\n")
         done += 1
         tick(done, len(chosen), top)
-        return dict(result)
+        return result
 
     tick(0, len(chosen), "Verilog")
-    for job in chosen:
-        rtl_text(*job)
+    texts = [rtl_text(*job) for job in chosen]
     tick(0, len(chosen), "Yosys")
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        try:
-            return list(pool.map(one, chosen))
-        except SynthesisError as error:
-            pool.shutdown(cancel_futures=True)
-            raise UserError(str(error)) from None
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        return list(pool.map(one, chosen, texts))
+    except SynthesisError as error:
+        raise UserError(str(error)) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return a cached result, or None if there is none that can be read."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) else None
 
 
 def _version(package: str) -> str:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RECIPES", "Mapped", "Memory", "Options", "Prepared", "SynthesisError", "map_cells", "prepare"]
+from synth.split import tags
+
+__all__ = ["ADDERS", "RECIPES", "Mapped", "Memory", "Options", "Prepared", "SynthesisError", "map_cells", "prepare"]
 
 _SIZE = ("topo", "buffer -c", "upsize", "dnsize", "stime -p")  # buffer what fans out, then size by the Liberty's delays
 RECIPES = {
@@ -24,15 +26,9 @@ RECIPES = {
     "choices-first": ("strash", "st", "dch", "if -g -K 6", "st", "dch", "map -B 0.9", *_SIZE),
     "area": ("strash", "ifraig", "scorr", "dc2", "dch -f", "map -B 0.9", *_SIZE),
 }
-"""Scripts of ABC.  Which is fastest differs from block to block by some ten percent; ``area`` is Yosys's own, for comparison."""
+"""Scripts of ABC.  Which one is fastest differs by ten percent from block to block; ``area`` is Yosys's own, to compare."""
 ABC_CONSTRAINTS = ("set_driving_cell {inverter}", "set_load {load_ff:.3f} [all_outputs]")
-ARITHMETIC = (
-    "$add", "$sub", "$mul", "$neg", "$pos", "$div", "$mod", "$alu", "$macc", "$macc_v2", "$fa", "$lcu",
-    "$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx", "$lt", "$le", "$gt", "$ge",
-)  # fmt: skip
-SELECTION = ("$mux", "$pmux", "$bmux", "$bwmux", "$demux")
-CLASSES = ("arithmetic", "selection", "logic")
-"""Classes of operators; gates without tag come from the inside of multipliers and adders."""
+ADDERS = ("brent-kung", "kogge-stone")
 MEMORY = ("$mem", "$mem_v2")
 _RUN = (
     "import sys\nfrom pyosys import libyosys as ys\ndesign = ys.Design()\n"
@@ -122,9 +118,10 @@ def prepare(text: str, top: str, liberty: Path, options: Options, place: Path, *
     lines = (line.format(inverter=inverter, load_ff=load_ff) for line in ABC_CONSTRAINTS)
     (place / "abc.constr").write_text("".join(f"{line}\n" for line in lines))
     _yosys(_front(top), place, top)
-    memories = _memories(_module(place / "words.json", top), options)
+    words = _module(place / "words.json", top)
+    memories = _memories(words, options)
     macros = [name for name, memory in memories.items() if not memory.flip_flops]
-    _yosys(_gates(options, macros), place, top)
+    _yosys(_gates(options, tags(words), macros), place, top)
     levels = re.search(r"length=(\d+)", (place / "levels.txt").read_text())
     return Prepared(
         top, place, tuple(memories.values()), _module(place / "gates.json", top), int(levels[1]) if levels else 0
@@ -155,20 +152,16 @@ def _front(top: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _gates(options: Options, macros: Sequence[str]) -> list[str]:
-    """Return the commands from words to gates; ``src`` carries the class of each operator to its gates."""
-    chosen = {kind: " ".join(f"t:{name}" for name in names) for kind, names in
-              (("arithmetic", ARITHMETIC), ("selection", SELECTION))}  # fmt: skip
+def _gates(options: Options, tagging: Sequence[str], macros: Sequence[str]) -> list[str]:
+    """Return the commands from words to gates; the attribute ``src`` carries the class of each operator to its gates."""
     return [
-        "read_rtlil words.il",
+        "read_rtlil words.il", *tagging,
         *(f"setattr -set saddle_macro 1 c:{name}" for name in macros),
         "memory_map -attr !saddle_macro", "opt -full",
-        "setattr -unset src *", 'setattr -set src "logic" t:*',
-        *(f'setattr -set src "{kind}" {names}' for kind, names in chosen.items()),
         *(["booth"] if options.booth else []),
         "alumacc", "share", "opt",
-        *(["techmap -map +/techmap.v -map +/choices/kogge-stone.v"] if options.adder == "kogge-stone" else []),
-        "techmap", "opt -fast", "tee -q -o levels.txt ltp -noff", "write_json gates.json",
+        f"techmap -map +/techmap.v{' -map +/choices/kogge-stone.v' if options.adder == 'kogge-stone' else ''}", "opt -fast",
+        "tee -q -o levels.txt ltp -noff", "write_json gates.json",
         "dfflibmap -liberty cells.lib", "opt -fast", "write_rtlil gates.il",
     ]  # fmt: skip
 

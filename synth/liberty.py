@@ -231,7 +231,7 @@ def _groups(text: str) -> _Group:
                 i += 1
             elif words[i + 1] == (False, ":"):
                 i += 2
-                parts = []
+                parts: list[str] = []
                 while words[i] not in ((False, ";"), (False, "}")) and not (parts and words[i + 1][1] in "(:"):
                     parts.append(words[i][1])
                     i += 1

@@ -9,7 +9,7 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,19 @@ from synth import flow
 from synth.flow import Mapped, Options, SynthesisError
 from synth.liberty import Liberty, LibertyError, parse
 from synth.netlist import Netlist
+from synth.split import split
 from synth.timing import Path as TimingPath
 from synth.timing import longest_paths
 
-__all__ = ["FO4_LIMIT", "parse_stat", "read_liberty", "synthesise"]
+__all__ = ["AREA_LIMITS", "FO4_LIMIT", "parse_stat", "read_liberty", "synthesise"]
 
 FO4_LIMIT = 50.0
 """Longest path allowed from register to register, in FO4 delays of the Liberty."""
 
-_KEPT_PATHS = 8
-_GATE_COST = {
-    "$_NOT_": 2, "$_BUF_": 0, "$_NAND_": 4, "$_NOR_": 4, "$_AND_": 6, "$_OR_": 6, "$_ANDNOT_": 6, "$_ORNOT_": 6,
-    "$_XOR_": 12, "$_XNOR_": 12, "$_MUX_": 12, "$_NMUX_": 10,
-}  # fmt: skip
-"""Transistors of a static CMOS gate: weights for the share of each class of operators, nothing else."""
+AREA_LIMITS = {"processing_element": 80_000}
+"""Largest size allowed of a block, in NAND2 equivalents."""
 
+_KEPT_PATHS = 8
 
 def read_liberty(path: Path) -> tuple[Liberty, str]:
     """Read a Liberty file; return it with its text.
@@ -97,11 +95,11 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
         "memories": [asdict(memory) | {"bits": memory.bits} for memory in prepared.memories],
         "memory_bits_in_flip_flops": sum(memory.bits for memory in prepared.memories if memory.flip_flops),
         "memory_bits_in_macros": sum(memory.bits for memory in prepared.memories if not memory.flip_flops),
-        "split": _split(netlist, prepared.gates, library, area, sequential),
+        "split": split(netlist, prepared.gates, library),
         "levels_before_mapping": prepared.levels,
         "abc_delay_ns": mapped.abc_delay_ns,
         "critical": _described(paths[0], library, steps=True) if paths else None,
-        "paths": [_described(path, library) for path in paths[:_KEPT_PATHS]],
+        "paths": [_described(path, library) for path in _different(paths)[:_KEPT_PATHS]],
     }
 
 
@@ -117,6 +115,14 @@ def _areas(netlist: Netlist, library: Liberty, stat: str, top: str) -> tuple[Cou
     return counts, areas
 
 
+def _different(paths: Sequence[TimingPath]) -> list[TimingPath]:
+    """Return the longest path of each pair of ends whose names differ in more than numbers."""
+    seen: dict[tuple[str, str], TimingPath] = {}
+    for path in paths:
+        seen.setdefault((re.sub(r"\d+", "", path.start), re.sub(r"\d+", "", path.end)), path)
+    return list(seen.values())
+
+
 def _described(path: TimingPath, library: Liberty, *, steps: bool = False) -> dict[str, Any]:
     row: dict[str, Any] = {
         "start": path.start, "end": path.end, "kind": path.kind, "delay_ns": round(path.delay, 4),
@@ -128,41 +134,12 @@ def _described(path: TimingPath, library: Liberty, *, steps: bool = False) -> di
     return row
 
 
-def _split(netlist: Netlist, gates: Mapping[str, Any], library: Liberty, area: float, sequential: float) -> dict[str, float]:
-    """Split the area by what it is for; see ``docs/synthesis.md`` for the rule."""
-    weights: Counter[str] = Counter()
-    for cell in gates["cells"].values():
-        cost = _GATE_COST.get(cell["type"], 0)
-        classes = set(str(cell["attributes"].get("src", "")).split("|")) & set(flow.CLASSES) or {"arithmetic"}
-        for name in classes:
-            weights[name] += cost / len(classes)
-    resets = _reset_registers(gates)
-    control = 0.0
-    for _, kind, ports in netlist.cells:
-        if kind in library.cells and library.cells[kind].sequential:
-            output = next((ports[pin.name][0] for pin in library.cells[kind].outputs if ports.get(pin.name)), None)
-            if netlist.name_of(output) in resets:
-                control += library.cells[kind].area
-    combinational = area - sequential
-    total = sum(weights.values()) or 1
-    parts = {name: combinational * weights[name] / total for name in flow.CLASSES}
-    return parts | {"data_flip_flops": sequential - control, "control_flip_flops": control}
-
-
-def _reset_registers(gates: Mapping[str, Any]) -> set[str]:
-    """Return the names of the flip-flop bits that a reset clears."""
-    names = Netlist(gates)
-    return {
-        names.name_of(ports["Q"][0]) for _, kind, ports in names.cells
-        if re.fullmatch(r"\$_(S?DFFE?|SDFFCE)_[NP]{2,4}[01]?[NP]?_", kind) and "R" in ports
-    }  # fmt: skip
-
-
 def parse_stat(text: str) -> dict[str, Any]:
     """Return area and sequential area of a ``stat -liberty`` report; what is missing or no number is None, with the reason."""
     found: dict[str, Any] = {"area": None, "sequential_area": None, "problem": None}
     unknown = re.findall(r"Area for cell type (\S+) is unknown", text)
-    for key, pattern in (("area", r"Chip area for (?:top )?module .*?: +(\S+)"), ("sequential_area", r"sequential elements: +(\S+)")):
+    patterns = {"area": r"Chip area for (?:top )?module .*?: +(\S+)", "sequential_area": r"sequential elements: +(\S+)"}
+    for key, pattern in patterns.items():
         values = re.findall(pattern, text)
         try:
             value = float(values[-1]) if values else math.nan

@@ -8,6 +8,7 @@ one from register to register: clock-to-Q, logic, setup.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from synth.liberty import Arc, Liberty, LibertyError, Pin
@@ -19,6 +20,7 @@ _EDGES = ("rise", "fall")
 _FLIPPED = {"rise": "fall", "fall": "rise"}
 _CLOCKED = ("rising_edge", "falling_edge")
 _SETUP = ("setup_rising", "setup_falling")
+Ports = Mapping[str, Sequence[int | str]]
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,15 @@ def longest_paths(netlist: Netlist, library: Liberty) -> list[Path]:
                     graph.fanout[bit] += 1
                     _ends_of(graph, netlist, pin, bit, cell.outputs, ports)
         for pin in cell.outputs:
-            (net, *_) = ports.get(pin.name) or [None]
-            if not isinstance(net, int):
+            net = _bit(ports, pin.name)
+            if net is None:
                 continue
             clocked = [arc for arc in pin.arcs if arc.kind in _CLOCKED]
             if cell.sequential:
                 graph.starts += [(net, "register", arc) for arc in clocked[:1]]
                 continue
-            arcs = [
-                (ports[arc.related][0], arc) for arc in pin.arcs
-                if arc.kind.startswith("combinational") and isinstance(ports.get(arc.related, [None])[0], int)
-            ]  # fmt: skip
-            gates[net] = (kind, arcs)
+            sources = ((_bit(ports, arc.related), arc) for arc in pin.arcs if arc.kind.startswith("combinational"))
+            gates[net] = (kind, [(source, arc) for source, arc in sources if source is not None])
     for _name, bits in netlist.inputs:
         graph.starts += [(bit, "input", clock_arc) for bit in bits if isinstance(bit, int)]
     for name, bits in netlist.outputs:
@@ -118,9 +117,9 @@ def longest_paths(netlist: Netlist, library: Liberty) -> list[Path]:
                 graph.ends.append((bit, name, "output", setup_arc))
     driven = {net for net, _, _ in graph.starts} | set(gates)
     for net, (kind, arcs) in gates.items():
-        sources = {source for source, _ in arcs} & driven
-        waiting[net] = len(sources)
-        for source in sources:
+        needed = {source for source, _ in arcs} & driven
+        waiting[net] = len(needed)
+        for source in needed:
             forward[source].append((kind, net, [arc for s, arc in arcs if s == source]))
     arrivals = _propagate(graph, forward, waiting, library, start_cell=flip_flop.name)
     stuck = [netlist.name_of(net) for net, count in waiting.items() if count]
@@ -129,8 +128,14 @@ def longest_paths(netlist: Netlist, library: Liberty) -> list[Path]:
     return _collect(graph, netlist, arrivals, library)
 
 
+def _bit(ports: Ports, pin: str) -> int | None:
+    """Return the net at a pin of one bit; None for a constant or an open pin."""
+    bits = ports.get(pin)
+    return bits[0] if bits and isinstance(bits[0], int) else None
+
+
 def _memory(
-    graph: _Graph, netlist: Netlist, name: str, ports: dict[str, list[int | str]], clock_arc: Arc, setup_arc: Arc, pin: Pin
+    graph: _Graph, netlist: Netlist, name: str, ports: Ports, clock_arc: Arc, setup_arc: Arc, pin: Pin
 ) -> None:
     for port, bits in ports.items():
         for bit in bits:
@@ -144,10 +149,10 @@ def _memory(
                 graph.ends.append((bit, netlist.plain(name), "memory", setup_arc))
 
 
-def _ends_of(graph: _Graph, netlist: Netlist, pin: Pin, bit: int, outputs: list[Pin], ports: dict[str, list[int | str]]) -> None:
+def _ends_of(graph: _Graph, netlist: Netlist, pin: Pin, bit: int, outputs: list[Pin], ports: Ports) -> None:
     for arc in pin.arcs:
         if arc.kind in _SETUP:
-            target = next((ports[o.name][0] for o in outputs if ports.get(o.name)), None)
+            target = next((_bit(ports, output.name) for output in outputs), None)
             graph.ends.append((bit, netlist.register_of(target), "register", arc))
             return
 
