@@ -108,9 +108,9 @@ def _areas(netlist: Netlist, library: Liberty, stat: str, top: str) -> tuple[Cou
     counts = Counter(kind for _, kind, _ in netlist.cells if kind in library.cells)
     areas = {kind: library.cells[kind].area * count for kind, count in counts.items()}
     area, reported = sum(areas.values()), parse_stat(stat)
-    if reported["area"] is None:
+    if reported["area"] is None and counts:  # without any cell Yosys states no area
         raise SynthesisError(f"{top}: Yosys reports no area: {reported['problem']}")
-    if not math.isclose(reported["area"], area, rel_tol=1e-6, abs_tol=1e-3):
+    if not math.isclose(reported["area"] or 0.0, area, rel_tol=1e-6, abs_tol=1e-3):
         raise SynthesisError(f"{top}: Yosys reports an area of {reported['area']}, its netlist adds up to {area}")
     return counts, areas
 
