@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -26,11 +25,12 @@ __all__ = ["INSTALL", "find_liberty", "synthesise_and_print", "synthesise_blocks
 
 PACKAGE = "qflow-tech-osu018"
 INSTALL = f"apt-get install -y --no-install-recommends {PACKAGE}"
-_USUAL = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
+_FILE = Path("usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # of the package
+_SYSTEM = Path("/")
 
 
 def find_liberty(given: Path | None = None) -> Path:
-    """Return the Liberty file: the given one, ``$SADDLE_LIBERTY``, or the one of Debian's package.
+    """Return the Liberty file: the given one, ``$SADDLE_LIBERTY``, the one that set-up unpacked, or an installed one.
 
     Raises
     ------
@@ -42,15 +42,9 @@ def find_liberty(given: Path | None = None) -> Path:
         if not named.is_file():
             raise UserError(f"no Liberty file {named}")
         return named.absolute()
-    if _USUAL.is_file():
-        return _USUAL
-    try:
-        listed = subprocess.run(["dpkg", "-L", PACKAGE], capture_output=True, text=True).stdout.splitlines()
-    except OSError:
-        listed = []
-    for line in listed:
-        if line.endswith(".lib") and Path(line).is_file():
-            return Path(line)
+    for folder in (build_root() / "liberty", _SYSTEM):
+        if (folder / _FILE).is_file():
+            return folder / _FILE
     raise UserError(f"no Liberty file; type: {INSTALL} (or name one with --liberty or SADDLE_LIBERTY)")
 
 

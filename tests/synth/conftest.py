@@ -10,14 +10,19 @@ from cosim.errors import UserError
 from cosim.synthesis import find_liberty
 from synth.liberty import Liberty
 from synth.report import read_liberty
+from tests.conftest import SHARED
 
 
 @pytest.fixture
-def liberty() -> Path:
-    try:
-        return find_liberty()
-    except UserError as error:
-        pytest.skip(str(error))
+def liberty(monkeypatch: pytest.MonkeyPatch) -> Path:
+    with monkeypatch.context() as patch:
+        patch.setenv("BUILD", str(SHARED))  # a test's own build folder has none
+        try:
+            path = find_liberty()
+        except UserError as error:
+            pytest.skip(str(error))
+    monkeypatch.setenv("SADDLE_LIBERTY", str(path))
+    return path
 
 
 @pytest.fixture
