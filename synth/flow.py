@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -175,7 +176,10 @@ def _cells() -> list[str]:
 
 
 def _yosys(lines: Sequence[str], place: Path, top: str) -> str:
-    run = subprocess.run([sys.executable, "-c", _RUN], input="\n".join(lines), capture_output=True, text=True, cwd=place)
+    env = os.environ | {"TMPDIR": str(place)}  # Yosys and ABC share files there between processes otherwise
+    run = subprocess.run(
+        [sys.executable, "-c", _RUN], input="\n".join(lines), capture_output=True, text=True, cwd=place, env=env
+    )
     if run.returncode:
         errors = [line for line in (run.stdout + run.stderr).splitlines() if "ERROR" in line]
         raise SynthesisError(f"{top}: Yosys failed: {errors[-1] if errors else run.stderr.strip()[-200:]}")
