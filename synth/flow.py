@@ -25,9 +25,13 @@ RECIPES = {
     "balance-twice": ("strash", "&get -n", "&dch", "&if -g -K 6", "&dch", "&if -g -K 6", "&dch", "&nf", "&put", *_SIZE),
     "balance-once": ("strash", "&get -n", "&st", "&if -g -K 6", "&dch", "&nf", "&put", *_SIZE),
     "choices-first": ("strash", "st", "dch", "if -g -K 6", "st", "dch", "map -B 0.9", *_SIZE),
+    "no-choices": ("strash", "&get -n", "&st", "&if -g -K 6", "&nf", "&put", *_SIZE),
     "area": ("strash", "ifraig", "scorr", "dc2", "dch -f", "map -B 0.9", *_SIZE),
 }
 """Scripts of ABC.  Which one is fastest differs by ten percent from block to block; ``area`` is Yosys's own, to compare."""
+USUAL = ("balance-twice", "balance-once", "choices-first")
+LARGE = 100_000
+"""Gates of two inputs above which ABC's search for choices (``&dch``) does not end in a quarter of an hour."""
 ABC_CONSTRAINTS = ("set_driving_cell {inverter}", "set_load {load_ff:.3f} [all_outputs]")
 ADDERS = ("brent-kung", "kogge-stone")
 MEMORY = ("$mem", "$mem_v2")
@@ -55,12 +59,13 @@ class Options:
         Carry networks: ``brent-kung`` or ``kogge-stone``.
     recipes
         Names of :data:`RECIPES`, tried in turn until the longest path is within the target; else the fastest counts.
+        Empty means what suits the size: three of them, or ``no-choices`` alone above :data:`LARGE` gates.
     """
 
     memory_bits: int = 32768
     booth: bool = False
     adder: str = "brent-kung"
-    recipes: tuple[str, ...] = ("balance-twice", "balance-once", "choices-first")
+    recipes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Prepared:
     memories: tuple[Memory, ...]
     gates: Mapping[str, Any]  # JSON module
     levels: int  # gates of two inputs on the longest path
+    recipes: tuple[str, ...]  # to be tried
 
 
 @dataclass(frozen=True)
@@ -124,8 +130,10 @@ def prepare(text: str, top: str, liberty: Path, options: Options, place: Path, *
     macros = [name for name, memory in memories.items() if not memory.flip_flops]
     _yosys(_gates(options, tags(words), macros), place, top)
     levels = re.search(r"length=(\d+)", (place / "levels.txt").read_text())
+    gates = _module(place / "gates.json", top)
+    suitable = USUAL if len(gates["cells"]) <= LARGE else ("no-choices",)
     return Prepared(
-        top, place, tuple(memories.values()), _module(place / "gates.json", top), int(levels[1]) if levels else 0
+        top, place, tuple(memories.values()), gates, int(levels[1]) if levels else 0, options.recipes or suitable
     )
 
 

@@ -65,7 +65,7 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
         prepared = flow.prepare(
             text, top, liberty, options, Path(folder), inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
         )
-        for recipe in options.recipes:
+        for recipe in prepared.recipes:
             mapped = flow.map_cells(prepared, recipe)
             netlist = Netlist(mapped.netlist)
             try:
@@ -77,8 +77,7 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
                 best = delay, recipe, mapped, netlist, paths
             if delay <= FO4_LIMIT:
                 break
-    if best is None:
-        raise SynthesisError(f"{top}: no recipe for ABC given")
+    assert best is not None
     _, recipe, mapped, netlist, paths = best
     counts, areas = _areas(netlist, library, mapped.stat, top)
     unit, area = library.nand2.area, sum(areas.values())
@@ -86,6 +85,7 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
     sequential = sum(areas[kind] for kind in flip_flops)
     return {
         "recipe": recipe,
+        "gates_before_mapping": len(prepared.gates["cells"]),
         "area": area,
         "nand2": area / unit,
         "cells": sum(counts.values()),
