@@ -23,6 +23,9 @@ OLDEST = (3, 11)
 REQUIRED = {"g++": "g++", "make": "make"}  # Verilator's output is compiled by them
 WELCOME = {"iverilog": "iverilog", "ccache": "ccache"}  # second simulator; faster rebuilds
 
+LIBERTY = "usr/share/qflow/tech/osu018/osu018_stdcells.lib"  # of this Debian package; only `saddle synth` reads it
+LIBERTY_PACKAGE = "qflow-tech-osu018"
+
 
 def stop(message):
     print(f"setup: {message}", file=sys.stderr)
@@ -73,11 +76,28 @@ def system_packages():
     print(f"setup: going on without {', '.join(welcome)}; to add: {text}", file=sys.stderr)
 
 
-def quiet(command):
-    return subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+def liberty(build):
+    """Unpack the standard-cell library into the build folder: installing its package would draw in a whole tool chain."""
+    place = build / "liberty"
+    there = (Path("/", LIBERTY), place / LIBERTY, Path(os.environ.get("SADDLE_LIBERTY") or place / LIBERTY))
+    if any(path.is_file() for path in there):
+        return
+    if shutil.which("apt-get") and shutil.which("dpkg-deb"):
+        place.mkdir(parents=True, exist_ok=True)
+        fetch = ["apt-get", "download", "-qq", LIBERTY_PACKAGE]
+        done = quiet(fetch, place) or (os.geteuid() == 0 and quiet(["apt-get", "update", "-qq"]) and quiet(fetch, place))
+        packages = sorted(place.glob(f"{LIBERTY_PACKAGE}_*.deb"))
+        if done and packages and quiet(["dpkg-deb", "-x", str(packages[-1]), str(place)]) and (place / LIBERTY).is_file():
+            return
+    line = f"apt-get install -y --no-install-recommends {LIBERTY_PACKAGE}"
+    print(f"setup: going on without a Liberty file (saddle synth needs one); to add: sudo {line}", file=sys.stderr)
 
 
-def environment(place):
+def quiet(command, folder=None):
+    return subprocess.call(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+
+
+def environment(place, build):
     """Make the virtual environment with the pinned packages, unless it is there already."""
     lock = ROOT / "requirements.lock"
     key = repr((lock.read_text(), (ROOT / "pyproject.toml").read_text(), str(ROOT), str(place), sys.version))
@@ -86,6 +106,7 @@ def environment(place):
     if stamp.is_file() and stamp.read_text() == digest:
         return
     system_packages()
+    liberty(build)
     print(f"setup: Python packages into {place} (one to three minutes)", file=sys.stderr)
     shutil.rmtree(place, ignore_errors=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
@@ -107,7 +128,7 @@ def main():
     place = build / "venv" if os.environ.get("BUILD") else ROOT / ".venv"
     try:
         build.mkdir(parents=True, exist_ok=True)
-        environment(place)
+        environment(place, build)
     except OSError as error:
         stop(f"{error.strerror}: {error.filename} (BUILD=FOLDER names another place)")
     if len(sys.argv) < 2:

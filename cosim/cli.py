@@ -29,7 +29,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Reproduction of SADDLE (HPCA 2026): GPU + processing-in-memory for speculative decoding with a draft length "
     "per request.\n\nThe three verbs build on each other: **verilog** writes the hardware, **regress** proves it equal "
-    "to its golden model and measures its cycles, **evaluate** computes system throughput from those cycles.",
+    "to its golden model and measures its cycles, **evaluate** computes system throughput from those cycles; **synth** "
+    "states size and speed in standard cells.",
 )
 
 BlockNames = Annotated[
@@ -172,6 +173,40 @@ def numerics(
         )
     for line in lines:
         print(line)
+
+
+@app.command()
+def synth(
+    names: BlockNames = None,
+    liberty: Annotated[
+        Optional[Path], typer.Option(help="Liberty file [default: $SADDLE_LIBERTY, or osu018 of Debian's qflow-tech-osu018].")
+    ] = None,
+    memory_bits: Annotated[
+        int,
+        typer.Option(
+            parser=_whole("--memory-bits", 0, 2**30), metavar="N",
+            help="Largest memory, in bits, that becomes flip-flops; a larger one stays a macro without area.",
+        ),
+    ] = 32768,
+    recipe: Annotated[
+        Optional[list[str]], typer.Option(help="Script of ABC (repeatable): tried in turn until the target is met.")
+    ] = None,
+    adder: Annotated[str, typer.Option(help="Carry networks: brent-kung or kogge-stone.")] = "brent-kung",
+    booth: Annotated[bool, typer.Option(help="Multipliers in Booth's form.")] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for the results [default: BUILD/synth].")] = None,
+    write_docs: Annotated[Optional[Path], typer.Option(help="Markdown page to put the table into.")] = None,
+    force: Annotated[bool, typer.Option(help="Synthesise also what is unchanged.")] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Map blocks to standard cells with Yosys and ABC; print their size and longest paths."""
+    from cosim.synthesis import synthesise_and_print
+
+    with progress("synth") as tick:
+        show = synthesise_and_print(
+            _chosen(names), liberty=liberty, memory_bits=memory_bits, recipes=recipe, adder=adder, booth=booth,
+            place=out, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
+        )  # fmt: skip
+    show()
 
 
 def main(arguments: list[str] | None = None) -> None:
