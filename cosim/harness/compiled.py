@@ -121,8 +121,7 @@ def _ports_header(top: str, ports: Sequence[tuple[str, int]], registers: Sequenc
     for name in ("i__payload", *registers):
         body.append(f"    set_port(top.{_member(name)}, item + {offset});")
         offset += _words(bits[name])
-    for name in _STREAM_PORTS[3:]:
-        lines.append(f"#define {name.upper().replace('__', '_')} {_member(name)}")
+    lines += [f"#define {name.upper().replace('__', '_')} {_member(name)}" for name in _STREAM_PORTS[2:]]
     lines += [f"constexpr int ITEM_WORDS = {offset};", f"constexpr int ANSWER_WORDS = {_words(bits['o__payload'])};"]
     return "\n".join([*lines, "inline void put(Vtop& top, const uint32_t* item) {", *body, "}", ""])
 
@@ -307,7 +306,7 @@ def _exchange_type(answer_words: int) -> Any:
     numbers = [(name, ctypes.c_uint64) for name in ("seed", "patience", "quiet")]
     patterns = [(name, ctypes.c_uint32) for name in ("source", "sink")]
     results = [(name, ctypes.c_uint64) for name in ("sent", "received", "cycles")]
-    payloads = [("status", ctypes.c_uint32), ("before", ctypes.c_uint32 * answer_words), ("after", ctypes.c_uint32 * answer_words)]
+    payloads = [("status", ctypes.c_uint32), *((name, ctypes.c_uint32 * answer_words) for name in ("before", "after"))]
     return type("_Exchange", (ctypes.Structure,), {"_fields_": kinds + numbers + patterns + results + payloads})
 
 
