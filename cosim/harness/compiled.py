@@ -270,6 +270,9 @@ class CompiledBlock:
         given = np.ascontiguousarray(items, np.uint32)
         if given.ndim != 2 or given.shape[1] != self.item_words:
             raise ValueError(f"items must have shape (n, {self.item_words}), not {given.shape}")
+        for name, pattern, known in (("source", source, SOURCE_STALLS), ("sink", sink, SINK_STALLS)):
+            if pattern not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {pattern!r}")
         result = np.zeros((answers, self.answer_words), np.uint32)
         accepted, answered = np.zeros(len(given), np.uint64), np.zeros(answers, np.uint64)
         x = self._exchange_type(
@@ -288,7 +291,7 @@ class CompiledBlock:
 
     def compare(self, items: npt.NDArray[Any], expected: npt.NDArray[Any], **how: Any) -> Traffic:
         """Exchange, and raise AssertionError that names the first answer that differs from ``expected``."""
-        wanted = np.asarray(expected, np.uint32).reshape(len(expected), -1)
+        wanted = np.asarray(expected, np.uint32).reshape(-1, self.answer_words)
         done = self.exchange(items, len(wanted), **how)
         wrong = np.flatnonzero((done.answers != wanted).any(axis=1))
         if len(wrong):
