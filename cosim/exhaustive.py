@@ -109,7 +109,7 @@ def run(place: Path, *, chunks: int = CHUNKS, jobs: int = 1, again: bool = False
         tick(0, chunks, "compiling")
         first = Products()
         simulator = first.compiled.simulator
-        key = text_hash(json.dumps([first.rtl_sha256, _SOURCE.read_text(), simulator.version]))
+        key = text_hash(json.dumps([first.rtl_sha256, _SOURCE.read_text(), simulator.version, CHUNK]))
         state = place / f"chunks-{key[:16]}.json"
         done: dict[str, dict[str, Any]] = {}
         if state.is_file() and not again:

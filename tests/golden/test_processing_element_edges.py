@@ -170,7 +170,7 @@ def test_all_pairs_of_special_codes_in_every_lane_of_the_fused_sum() -> None:
 
 
 def test_all_pairs_of_special_codes_in_dot_beats() -> None:
-    """Every code in every lane, every pair in one of them; the slow tests have all pairs in all lanes."""
+    """Every code in every lane, every pair in one of them; ``make slow`` has all pairs in all lanes of the RTL."""
     a, b, values = pair_products()
     singles, halfs = expected_codes(values)
     pe, row, vector = ProcessingElement(), [0] * 16, [0] * 16
@@ -183,7 +183,7 @@ def test_all_pairs_of_special_codes_in_dot_beats() -> None:
 
 
 def test_all_pairs_of_special_codes_in_axpy_beats() -> None:
-    """Every pair once, sixteen to a beat; the slow tests have all pairs in all lanes."""
+    """Every pair once, sixteen to a beat; ``make slow`` has all pairs in all lanes of the RTL."""
     _, _, values = pair_products()
     count = len(CODES)
     singles, halfs = (codes.reshape(count, count).tolist() for codes in expected_codes(values))
