@@ -180,6 +180,27 @@ def test_all_pairs_of_special_codes_in_every_lane_of_axpy_beats(element: Element
         element.compare(columns, (row, vector), expected)
 
 
+@pytest.mark.parametrize("sign", [0, 0x8000])
+@pytest.mark.parametrize("axpy", [0, 1])
+def test_ties_at_the_top_of_the_range_are_broken_by_the_last_bit(element: Element, axpy: int, sign: int) -> None:
+    """2^47 (a lane: 2^43) and half-way to the next FP32 numbers, more or less 2^-48."""
+    power, top = 0x7800, 43 if axpy else 47  # 2^15
+    half_place = (top - 24) - 15 + 15 << 10  # times 2^15 it is half of the last place of FP32
+    base = (127 + top << 23) | sign << 16
+    wanted = []
+    rows, vectors, steps = [], [], []
+    for halves, last, code in ((1, 0, 0), (1, 1, 1), (1, 0x8001, 0), (3, 0, 2), (3, 0x8001, 1), (3, 1, 2), (0, 1, 0)):
+        beats = [[power] * LANES] * (1 << 13) + [[half_place] + [0] * 15] * halves + [[last] + [0] * 15]
+        scalars = [[power] * LANES] * ((1 << 13) + halves) + [[1] * LANES]
+        rows += [*([code ^ sign for code in beat] for beat in beats), [0] * LANES]
+        vectors += [*scalars, [0] * LANES]
+        steps += [*range(len(beats)), -1]
+        wanted.append(base + code)
+    step = np.array(steps)
+    columns = {"op": step < 0, "axpy": axpy, "first": step == 0}
+    element.compare(columns, (np.array(rows, np.uint16), np.array(vectors, np.uint16)), np.array(wanted, np.uint32))
+
+
 def test_a_wrong_expectation_is_seen(element: Element) -> None:
     zeros = np.zeros((2, LANES), np.uint16)
     with pytest.raises(AssertionError, match="1 of 1 answers differ"):
