@@ -1,5 +1,6 @@
 # make        set up, write the Verilog, run the regressions that are due, evaluate the system
 # make test   set up, lint, type check, run the tests
+# make slow   millions of transactions on compiled RTL (minutes)
 # BUILD=FOLDER puts everything that is made (the virtual environment too) there instead of build/ and .venv/
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ ifdef BUILD
 export BUILD
 endif
 
-.PHONY: all setup verilog regress evaluate check test benchmark help
+.PHONY: all setup verilog regress evaluate check test slow benchmark help
 .DEFAULT_GOAL := all
 
 all:
@@ -29,8 +30,11 @@ check:
 test: check
 	@$(IN) pytest -q -n auto
 
+slow:
+	@$(IN) pytest -q -s -m slow
+
 benchmark:
 	@$(IN) pytest -q -s -m benchmarks
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,4s/^# //p' Makefile

