@@ -57,12 +57,23 @@ def test_load_of_every_sink_counts() -> None:
     assert loaded.steps[0].fanout == 4
 
 
+def test_the_worst_slew_of_all_inputs_counts() -> None:
+    """Pin B of NAND2 is as fast as pin A and gives a slew of 60 ps: 4 ps more in the inverter behind it than 20 ps would.
+
+    Rising at the start: 70 + 40 + 2, falls after 20 + 20 + 2, rises after 30 + 40 + 6; setup for a rise 64.
+    """
+    cells = {"f": _cell("DFF", C=1, D=9, Q=2), "n": _cell("NAND2", A=2, B=2, Y=3), "i": _cell("INV", A=3, Y=4),
+             "t": _cell("DFF", C=1, D=4, Q=5)}  # fmt: skip
+    path = longest_paths(_netlist(cells, {"f": [2], "t": [5], "x": [9]}, clk=("input", [1])), TINY)[0]
+    assert path.delay == pytest.approx((112 + 42 + 76 + 64) / 1000)
+
+
 def test_output_ports_end_at_a_flip_flop() -> None:
     ports = {"a": ("input", [2]), "b": ("input", [3]), "y": ("output", [4])}
     netlist = _netlist({"x": _cell("XOR2", A=2, B=3, Y=4)}, {"a": [2], "b": [3], "y": [4]}, **ports)
     (path,) = longest_paths(netlist, TINY)
-    # 70 + 20 + 2, then 50 + 40 (D pin) + 2; setup for a fall 74 (either edge of an exclusive or may come from either).
-    assert path.delay == pytest.approx((92 + 92 + 74) / 1000)
+    # 70 + 20 + 2, then 50 + 40 (D pin) + 2; setup for a fall with a data slew of 60 ps (from pin B) 50 + 20 + 12.
+    assert path.delay == pytest.approx((92 + 92 + 82) / 1000)
     assert (path.start, path.end, path.kind) in {(name, "y", "input to output") for name in "ab"}
 
 
