@@ -133,6 +133,7 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="decoder of PIM commands, global buffer, 16 processing elements, accumulators",
         configurations=(
+            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
             Configuration("default", simulators=("verilator",), system=True),
             Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}),
         ),

@@ -176,6 +176,38 @@ def numerics(
 
 
 @app.command()
+def attention(
+    tokens: Annotated[
+        Optional[int], typer.Option(parser=_whole("--tokens", 1, 131072), metavar="N", help="Cached tokens, 1 to 131072.")
+    ] = None,
+    head_dim: Annotated[
+        int, typer.Option(parser=_whole("--head-dim", 1, 512), metavar="N", help="Dimensions of the head, 1 to 512.")
+    ] = 128,
+    queries: Annotated[
+        int, typer.Option(parser=_whole("--queries", 1, 64), metavar="N", help="Query heads that share K and V, 1 to 64.")
+    ] = 1,
+    pseudo_channels: Annotated[
+        int, typer.Option(parser=_whole("--pseudo-channels", 1, 64), metavar="N", help="Pseudo-channels of the head, 1 to 64.")
+    ] = 1,
+    seed: Annotated[Optional[int], _seed("Seed of q, K and V [default: 1].")] = None,
+) -> None:
+    """Run attention heads on the RTL, compare them with the golden models, write their cycles into certificates.
+
+    Without --tokens: head sizes 64 and 128, 1 to 1,000 tokens, 1 and 8 queries.
+    """
+    from cosim.attention import SHAPES, Shape, run_shape
+
+    shapes = SHAPES if tokens is None else (Shape(tokens, head_dim, queries, pseudo_channels),)
+    lines = []
+    with progress("attention") as tick:
+        for number, shape in enumerate(shapes):
+            tick(number, len(shapes), shape.name)
+            lines.append(run_shape(shape, seed=1 if seed is None else seed).line)
+    for line in lines:
+        print(line)
+
+
+@app.command()
 def synth(
     names: BlockNames = None,
     liberty: Annotated[

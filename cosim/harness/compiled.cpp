@@ -35,6 +35,8 @@ struct Exchange {  // mirrored by _exchange_type in compiled.py
     uint64_t answer_count;
     uint64_t* accepted;  // cycle of each transfer, from the start of the call
     uint64_t* answered;
+    const uint32_t* side_items;  // of the second input stream, offered whenever there is one left
+    uint64_t side_count;
     uint64_t seed;
     uint64_t patience;  // cycles without any transfer after which the block counts as hung
     uint64_t quiet;     // cycles after the last answer in which none may come
@@ -42,6 +44,7 @@ struct Exchange {  // mirrored by _exchange_type in compiled.py
     uint32_t sink;
     uint64_t sent;  // from here on: results
     uint64_t received;
+    uint64_t side_sent;
     uint64_t cycles;
     uint32_t status;
     uint32_t was[ANSWER_WORDS];  // the answer that changed, and what it changed to (or the unexpected one)
@@ -57,14 +60,18 @@ uint32_t saddle_exchange(Block* block, Exchange* x) {
     Willing offering{x->source, x->seed}, taking{x->sink, ~x->seed};
     bool offered = false, seen = false, held = false;
     uint64_t cycle = 0, last = 0;
-    x->sent = x->received = 0;
+    x->sent = x->received = x->side_sent = 0;
     x->status = DONE;
-    while (x->sent < x->item_count || x->received < x->answer_count) {
+    while (x->sent < x->item_count || x->received < x->answer_count || x->side_sent < x->side_count) {
         if (!offered && x->sent < x->item_count && offering.next()) {
             put(top, x->items + x->sent * ITEM_WORDS);
             top.I_VALID = 1;
             offered = true;
         }
+#ifdef SIDE_VALID
+        top.SIDE_VALID = x->side_sent < x->side_count;
+        if (x->side_sent < x->side_count) put_side(top, x->side_items + x->side_sent * SIDE_WORDS);
+#endif
         const bool take = x->sink == SHY ? seen : taking.next();
         top.O_READY = take;
         top.eval();
@@ -87,7 +94,12 @@ uint32_t saddle_exchange(Block* block, Exchange* x) {
             x->answered[x->received++] = cycle;
         }
         if (accepted) x->accepted[x->sent++] = cycle;
-        if (accepted || (valid && take)) {
+        bool side_accepted = false;
+#ifdef SIDE_VALID
+        side_accepted = top.SIDE_VALID && top.SIDE_READY;
+        x->side_sent += side_accepted;
+#endif
+        if (accepted || side_accepted || (valid && take)) {
             last = cycle;
         } else if (cycle - last > x->patience) {
             x->status = HUNG;
@@ -103,6 +115,9 @@ uint32_t saddle_exchange(Block* block, Exchange* x) {
     x->cycles = cycle;
     top.I_VALID = 0;
     top.O_READY = 0;
+#ifdef SIDE_VALID
+    top.SIDE_VALID = 0;
+#endif
     for (uint64_t k = 0; k < x->quiet && x->status == DONE; ++k) {
         top.eval();
         if (top.O_VALID) {

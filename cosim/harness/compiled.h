@@ -1,5 +1,6 @@
 // One Verilated block behind its streams i and o.  Included by compiled.cpp and by other sources that drive the block;
-// ports.h, made for each block, gives ITEM_WORDS, ANSWER_WORDS, put() and the port names.
+// ports.h, made for each block, gives ITEM_WORDS, ANSWER_WORDS, put() and the port names; for a block with a second input
+// stream also SIDE_WORDS, put_side(), SIDE_VALID and SIDE_READY.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,9 @@ struct Block {
         put(*top, zeros);
         top->I_VALID = 0;
         top->O_READY = 0;
+#ifdef SIDE_VALID
+        top->SIDE_VALID = 0;
+#endif
         top->clk = 0;
         reset(2);
     }

