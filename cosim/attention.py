@@ -87,7 +87,8 @@ class Measured:
     def line(self) -> str:
         return (
             f"{self.shape.name}: equal to the golden models; {self.cycles:,} cycles = "
-            f"{self.score_cycles:,} score + {self.softmax_cycles:,} softmax + {self.context_cycles:,} context + {self.sum_cycles:,} sum ({self.seconds:.1f} s)"
+            f"{self.score_cycles:,} score + {self.softmax_cycles:,} softmax + {self.context_cycles:,} context + "
+            f"{self.sum_cycles:,} sum ({self.seconds:.1f} s)"
         )
 
 
