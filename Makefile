@@ -8,7 +8,7 @@ ifdef BUILD
 export BUILD
 endif
 
-.PHONY: all setup verilog regress evaluate check test benchmark help
+.PHONY: all setup verilog regress evaluate synth check test benchmark help
 .DEFAULT_GOAL := all
 
 all:
@@ -19,7 +19,7 @@ all:
 setup:
 	@$(IN)
 
-verilog regress evaluate:
+verilog regress evaluate synth:
 	@$(IN) saddle $@
 
 check:

@@ -61,12 +61,17 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
     """
     data_pin = next(pin for pin in library.flip_flop.inputs if any(arc.kind.startswith("setup") for arc in pin.arcs))
     best: tuple[float, str, Mapped, Netlist, list[TimingPath]] | None = None
+    failed: SynthesisError | None = None
     with tempfile.TemporaryDirectory(prefix="saddle-synth-") as folder:
         prepared = flow.prepare(
             text, top, liberty, options, Path(folder), inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
         )
         for recipe in prepared.recipes:
-            mapped = flow.map_cells(prepared, recipe)
+            try:
+                mapped = flow.map_cells(prepared, recipe)
+            except SynthesisError as error:  # ABC crashes on some designs with some recipes
+                failed = error
+                continue
             netlist = Netlist(mapped.netlist)
             try:
                 paths = longest_paths(netlist, library)
@@ -77,7 +82,8 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
                 best = delay, recipe, mapped, netlist, paths
             if delay <= FO4_LIMIT:
                 break
-    assert best is not None
+    if best is None:
+        raise failed or SynthesisError(f"{top}: no recipe")
     _, recipe, mapped, netlist, paths = best
     counts, areas = _areas(netlist, library, mapped.stat, top)
     unit, area = library.nand2.area, sum(areas.values())
