@@ -9,7 +9,7 @@ ifdef BUILD
 export BUILD
 endif
 
-.PHONY: all setup verilog regress evaluate check test slow benchmark help
+.PHONY: all setup verilog regress evaluate synth check test slow benchmark help
 .DEFAULT_GOAL := all
 
 all:
@@ -20,7 +20,7 @@ all:
 setup:
 	@$(IN)
 
-verilog regress evaluate:
+verilog regress evaluate synth:
 	@$(IN) saddle $@
 
 check:

@@ -225,6 +225,9 @@ def synth(
     ] = None,
     adder: Annotated[str, typer.Option(help="Carry networks: brent-kung or kogge-stone.")] = "brent-kung",
     booth: Annotated[bool, typer.Option(help="Multipliers in Booth's form.")] = False,
+    smallest: Annotated[
+        bool, typer.Option(help="Try every recipe and both forms of multipliers; take the smallest within the target.")
+    ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Folder for the results [default: BUILD/synth].")] = None,
     write_docs: Annotated[Optional[Path], typer.Option(help="Markdown page to put the table into.")] = None,
     force: Annotated[bool, typer.Option(help="Synthesise also what is unchanged.")] = False,
@@ -236,7 +239,7 @@ def synth(
     with progress("synth") as tick:
         show = synthesise_and_print(
             _chosen(names), liberty=liberty, memory_bits=memory_bits, recipes=recipe, adder=adder, booth=booth,
-            place=out, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
+            smallest=smallest, place=out, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
         )  # fmt: skip
     show()
 

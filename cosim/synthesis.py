@@ -56,6 +56,7 @@ def synthesise_and_print(
     recipes: Sequence[str] | None,
     adder: str,
     booth: bool,
+    smallest: bool,
     place: Path | None,
     page: Path | None,
     workers: int,
@@ -72,7 +73,7 @@ def synthesise_and_print(
     for what, name, known in (("adder", adder, ADDERS), *(("recipe", name, tuple(RECIPES)) for name in recipes or ())):
         if name not in known:
             raise UserError(f"unknown {what} {name!r} (known: {', '.join(known)})")
-    options = Options(memory_bits=memory_bits, booth=booth, adder=adder, recipes=tuple(recipes or ()))
+    options = Options(memory_bits=memory_bits, booth=booth, adder=adder, smallest=smallest, recipes=tuple(recipes or ()))
     results = synthesise_blocks(chosen, liberty=liberty, options=options, workers=workers, force=force, tick=tick)
     folder = place or build_root() / "synth"
     write_files(results, folder)

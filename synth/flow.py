@@ -57,6 +57,9 @@ class Options:
         Whether multipliers take Booth's form.
     adder
         Carry networks: ``brent-kung`` or ``kogge-stone``.
+    smallest
+        Whether every recipe is tried, with plain and with Booth's multipliers, and the smallest result within the target
+        counts.
     recipes
         Names of :data:`RECIPES`, tried in turn until the longest path is within the target; else the fastest counts.
         Empty means what suits the size: three of them, or ``no-choices`` alone above :data:`LARGE` gates.
@@ -65,6 +68,7 @@ class Options:
     memory_bits: int = 32768
     booth: bool = False
     adder: str = "brent-kung"
+    smallest: bool = False
     recipes: tuple[str, ...] = ()
 
 

@@ -10,12 +10,12 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from synth import flow
-from synth.flow import Mapped, Options, SynthesisError
+from synth.flow import Mapped, Options, Prepared, SynthesisError
 from synth.liberty import Liberty, LibertyError, parse
 from synth.netlist import Netlist
 from synth.split import split
@@ -60,31 +60,35 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
         When the flow fails or contradicts itself.
     """
     data_pin = next(pin for pin in library.flip_flop.inputs if any(arc.kind.startswith("setup") for arc in pin.arcs))
-    best: tuple[float, str, Mapped, Netlist, list[TimingPath]] | None = None
+    tried: list[_Trial] = []
+    failed: SynthesisError | None = None
+    forms = (replace(options, booth=False), replace(options, booth=True)) if options.smallest else (options,)
     with tempfile.TemporaryDirectory(prefix="saddle-synth-") as folder:
-        prepared = flow.prepare(
-            text, top, liberty, options, Path(folder), inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
-        )
-        for recipe in prepared.recipes:
-            mapped = flow.map_cells(prepared, recipe)
-            netlist = Netlist(mapped.netlist)
-            try:
-                paths = longest_paths(netlist, library)
-            except LibertyError as error:
-                raise SynthesisError(f"{top}: {error}") from None
-            delay = paths[0].delay / library.fo4 if paths else 0.0
-            if best is None or delay < best[0]:
-                best = delay, recipe, mapped, netlist, paths
-            if delay <= FO4_LIMIT:
-                break
-    assert best is not None
-    _, recipe, mapped, netlist, paths = best
+        for form in forms:
+            place = Path(folder) / ("booth" if form.booth else "plain")
+            place.mkdir()
+            prepared = flow.prepare(
+                text, top, liberty, form, place, inverter=library.inverter.name, load_ff=data_pin.capacitance * 1000
+            )
+            for recipe in prepared.recipes:
+                try:
+                    tried.append(_try(prepared, recipe, form, library))
+                except SynthesisError as error:  # ABC crashes on some designs with some recipes
+                    failed = error
+                    continue
+                if tried[-1].delay <= FO4_LIMIT and not options.smallest:
+                    break
+    if not tried:
+        raise failed or SynthesisError(f"{top}: no recipe")
+    within = [trial for trial in tried if trial.delay <= FO4_LIMIT]
+    best = min(within, key=lambda trial: trial.area) if within else min(tried, key=lambda trial: trial.delay)
+    prepared, recipe, mapped, netlist, paths = best.prepared, best.recipe, best.mapped, best.netlist, best.paths
     counts, areas = _areas(netlist, library, mapped.stat, top)
     unit, area = library.nand2.area, sum(areas.values())
     flip_flops = {kind: count for kind, count in counts.items() if library.cells[kind].sequential}
     sequential = sum(areas[kind] for kind in flip_flops)
     return {
-        "recipe": recipe,
+        "recipe": recipe + ("+booth" if best.booth else ""),
         "gates_before_mapping": len(prepared.gates["cells"]),
         "area": area,
         "nand2": area / unit,
@@ -101,6 +105,30 @@ def synthesise(text: str, top: str, liberty: Path, library: Liberty, options: Op
         "critical": _described(paths[0], library, steps=True) if paths else None,
         "paths": [_described(path, library) for path in _different(paths)[:_KEPT_PATHS]],
     }
+
+
+@dataclass(frozen=True)
+class _Trial:
+    prepared: Prepared
+    recipe: str
+    booth: bool
+    mapped: Mapped
+    netlist: Netlist
+    paths: list[TimingPath]
+    delay: float  # FO4
+    area: float
+
+
+def _try(prepared: Prepared, recipe: str, form: Options, library: Liberty) -> _Trial:
+    mapped = flow.map_cells(prepared, recipe)
+    netlist = Netlist(mapped.netlist)
+    try:
+        paths = longest_paths(netlist, library)
+    except LibertyError as error:
+        raise SynthesisError(f"{prepared.top}: {error}") from None
+    delay = paths[0].delay / library.fo4 if paths else 0.0
+    area = sum(library.cells[kind].area for _, kind, _ in netlist.cells if kind in library.cells)
+    return _Trial(prepared, recipe, form.booth, mapped, netlist, paths, delay, area)
 
 
 def _areas(netlist: Netlist, library: Liberty, stat: str, top: str) -> tuple[Counter[str], dict[str, float]]:

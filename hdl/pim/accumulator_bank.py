@@ -69,14 +69,16 @@ class AccumulatorBank:
         multiplies = Signal(name=f"{name}_multiplies")
         m.d.comb += [
             filled.eq(Cat(line & ~empty for line, empty in zip(chosen, self.empty_r, strict=True)).any()),
-            from_zero.eq(~filled | control.restart),
             multiplies.eq(active & control.multiply),
+            from_zero.eq(multiplies & (~filled | control.restart)),
         ]
         for line, empty in zip(chosen, self.empty_r, strict=True):
             with m.If(line & multiplies):
                 m.d.sync += empty.eq(0)
             with m.If(line & active & control.clear):
                 m.d.sync += empty.eq(1)
+        # A single context adds zero in the cycles in which it is to keep its sum: cheaper than a register with an enable.
+        single = len(self.accumulators) == 1
         held: list[Value] = []
         for lane, term in enumerate(terms):
             choices = [accumulators[lane].as_value() for accumulators in self.accumulators]
@@ -84,24 +86,33 @@ class AccumulatorBank:
             before = Signal(self.bits + 2, name=f"{name}_before_{lane}")
             base = Signal(self.bits + 2, name=f"{name}_base_{lane}")
             m.d.comb += [before.eq(choose(choices, control.context)), base.eq(Mux(from_zero, 0, before))]
-            after = self._add(base, term, f"{name}_{lane}")
+            after = self._add(base, term, multiplies & chosen[0] if single else Const(1), f"{name}_{lane}")
             for line, accumulators in zip(chosen, self.accumulators, strict=True):
-                with m.If(line & multiplies):
+                if single:
                     m.d.sync += accumulators[lane].as_value().eq(after)
+                else:
+                    with m.If(line & multiplies):
+                        m.d.sync += accumulators[lane].as_value().eq(after)
             held.append(before)
         return held, filled
 
-    def _add(self, base: Signal, term: Term, name: str) -> Value:
+    def _add(self, base: Signal, term: Term, counts: Value, name: str) -> Value:
+        """Return the accumulator after it took a term, if that ``counts``."""
         total, plus, minus = base[: self.bits].as_signed(), base[self.bits], base[self.bits + 1]
         number = Signal(signed(self.bits), name=f"{name}_number")
         after = Signal(signed(self.bits), name=f"{name}_after")
         leaves = Signal(name=f"{name}_leaves")  # the range, and nothing was marked before
         marked = Signal(2, name=f"{name}_marked")
         self.m.d.comb += [
-            number.eq(term.number),
+            number.eq(Mux(counts, term.number, 0)),
             # One adder: a bit below the units carries the 1 that completes the two's complement.
-            after.eq((Cat(Const(1, 1), total) + Cat(term.carry, number))[1:]),
+            after.eq((Cat(Const(1, 1), total) + Cat(counts & term.carry, number))[1:]),
             leaves.eq((total[-1] == number[-1]) & (after[-1] != total[-1]) & ~(plus | minus | term.plus | term.minus)),
-            marked.eq(Cat(plus | term.plus | (leaves & ~total[-1]), minus | term.minus | (leaves & total[-1]))),
+            marked.eq(
+                Cat(
+                    plus | (counts & term.plus) | (leaves & ~total[-1]),
+                    minus | (counts & term.minus) | (leaves & total[-1]),
+                )
+            ),
         ]
         return Cat(after, marked)

@@ -9,7 +9,7 @@ import pytest
 
 from cosim import blocks
 from cosim.rtl import rtl_text
-from synth.flow import Options, SynthesisError
+from synth.flow import RECIPES, Options, SynthesisError
 from synth.liberty import Liberty
 from synth.report import parse_stat, read_liberty, synthesise
 from synth.split import shift_stages
@@ -57,6 +57,14 @@ def test_our_timing_agrees_with_abcs(name: str, build: Path, liberty: Path, libr
     top = block.top(configuration)
     result = synthesise(rtl_text(block, configuration), top, liberty, library, FAST)
     assert 0.2 < result["critical"]["delay_ns"] - result["abc_delay_ns"] < 0.45
+
+
+def test_a_recipe_that_crashes_abc_is_passed_over(liberty: Path, library: Liberty, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = _module("always @(posedge clk) q <= a & b;")
+    monkeypatch.setitem(RECIPES, "broken", ("no such command",))
+    assert _run(text, liberty, library, Options(recipes=("broken", "area")))["recipe"] == "area"
+    with pytest.raises(SynthesisError, match="top: Yosys failed: .*ABC"):
+        _run(text, liberty, library, Options(recipes=("broken",)))
 
 
 MEMORY = _module(
