@@ -69,7 +69,7 @@ class AccumulatorBank:
         multiplies = Signal(name=f"{name}_multiplies")
         m.d.comb += [
             filled.eq(Cat(line & ~empty for line, empty in zip(chosen, self.empty_r, strict=True)).any()),
-            multiplies.eq(active & control.multiply),
+            multiplies.eq(active & control.multiply & Cat(chosen).any()),
             from_zero.eq(multiplies & (~filled | control.restart)),
         ]
         for line, empty in zip(chosen, self.empty_r, strict=True):
@@ -86,7 +86,7 @@ class AccumulatorBank:
             before = Signal(self.bits + 2, name=f"{name}_before_{lane}")
             base = Signal(self.bits + 2, name=f"{name}_base_{lane}")
             m.d.comb += [before.eq(choose(choices, control.context)), base.eq(Mux(from_zero, 0, before))]
-            after = self._add(base, term, multiplies & chosen[0] if single else Const(1), f"{name}_{lane}")
+            after = self._add(base, term, multiplies if single else Const(1), f"{name}_{lane}")
             for line, accumulators in zip(chosen, self.accumulators, strict=True):
                 if single:
                     m.d.sync += accumulators[lane].as_value().eq(after)
