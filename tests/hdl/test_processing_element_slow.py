@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def drawn(chunk: int) -> tuple[Codes, Codes, dict[int, npt.NDArray[np.uint32]]]:
 
 @pytest.fixture(scope="module")
 def vectors() -> list[tuple[Codes, Codes, dict[int, npt.NDArray[np.uint32]]]]:
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         chunks = list(pool.map(drawn, range(-(-VECTORS // CHUNK))))
     for row, vector, results in chunks:  # the other golden model of the same numbers
         assert np.array_equal(DotProduct(align_frac_bits=28).compute_many(row, vector), results[28][:, 0])
@@ -178,6 +179,18 @@ def test_all_pairs_of_special_codes_in_every_lane_of_axpy_beats(element: Element
         vector[np.arange(len(row)), first % LANES] = scalar  # in the slot of the MULTIPLY; NaN elsewhere
         expected = np.where(step > LANES, halfs[lane_code, j], singles[lane_code, j])[reads]
         element.compare(columns, (row, vector), expected)
+
+
+def test_every_half_code_comes_back(element: Element) -> None:
+    """Each FP16 code times one, read as FP32 and as FP16; a NaN as the quiet one, -0 as +0."""
+    codes = np.arange(1 << 16, dtype=np.uint16).reshape(-1, LANES)
+    reads = 2 * LANES  # after each MULTIPLY
+    row = codes.repeat(reads + 1, axis=0)
+    step = np.tile(np.arange(reads + 1), len(codes)) - 1
+    columns = {"op": step >= 0, "axpy": 1, "first": step < 0, "half": np.maximum(step, 0) % 2, "slot": np.maximum(step, 0) // 2}
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        expected = expected_codes(codes.view(np.float16).astype(np.float64).reshape(-1) + 0.0)
+    element.compare(columns, (row, np.full_like(row, 0x3C00)), np.stack(expected, axis=1).reshape(-1))
 
 
 @pytest.mark.parametrize("sign", [0, 0x8000])
