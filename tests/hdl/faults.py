@@ -57,7 +57,7 @@ FAULTS: tuple[tuple[str, str, str, str], ...] = (
      "emit.eq(add_valids[-1])"),
     ("partial_sum", "sums of an item that is not taken get lost", "leave.eq(~lasts_r[-1] | round_enables[0])",
      "leave.eq(1)"),
-    ("partial_sum", "slots start only when told", "offer.first | ~started_r.bit_select(offer.slot, 1)", "offer.first"),
+    ("partial_sum", "slots start only when told", "offer.first | ~(started_r & slot_oh).any()", "offer.first"),
     ("residual_add", "sticky bit dropped", "shifted[ALIGNED_BITS:] | shifted[:ALIGNED_BITS].any()",
      "shifted[ALIGNED_BITS:]"),
     ("residual_add", "subnormals normalised too far", "Mux(zeros < most, zeros, most)", "zeros"),
