@@ -107,6 +107,9 @@ BAD = [
     ("dot_product", {"lanes": 65}, r"lanes must be an integer in \[1, 64\], not 65"),
     ("dot_product", {"align_frac_bits": 19}, r"align_frac_bits must be an integer in \[20, 78\], not 19"),
     ("stop_test", {"length_bits": 0}, r"length_bits must be an integer in \[1, 8\], not 0"),
+    ("softmax_statistics", {"lanes": 12}, "lanes must be a power of two, not 12"),
+    ("softmax_normalizer", {"lanes": 2}, r"lanes must be an integer in \[4, 16\], not 2"),
+    ("activation", {"lanes": 32}, r"lanes must be an integer in \[4, 16\], not 32"),
     ("operator_mapping", {"group_bits": 9}, r"group_bits must be an integer in \[1, 8\], not 9"),
 ]
 
