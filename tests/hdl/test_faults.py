@@ -28,22 +28,24 @@ def broken_verilog(stem: str, old: str, new: str) -> str:
     found = sum(source.count(old) for source in sources.values())
     assert found == 1, f"{old!r} occurs {found} times in {', '.join(path.name for path in sources)}"
     broken = next(path for path, source in sources.items() if old in source)
+    package = importlib.import_module(f"hdl.{block.area}")
     names = {path: f"hdl.{block.area}.{path.stem}" for path in sources}
     before = {name: sys.modules.pop(name) for name in names.values() if name in sys.modules}
     try:
         module = types.ModuleType(names[broken])
         sys.modules[names[broken]] = module
         exec(compile(sources[broken].replace(old, new), str(broken), "exec"), module.__dict__)
-        setattr(sys.modules[f"hdl.{block.area}"], broken.stem, module)
+        setattr(package, broken.stem, module)
         main = importlib.import_module(names[folder / f"{stem}.py"])
         component = getattr(main, block.class_name)(**SMALLEST[stem].parameters)
         return emit(component, block.top(SMALLEST[stem]))
     finally:
         for path, name in names.items():
-            sys.modules.pop(name, None)
+            if sys.modules.pop(name, None) is not None:
+                delattr(package, path.stem)  # nobody may find a broken helper later
             if name in before:
                 sys.modules[name] = before[name]
-                setattr(sys.modules[f"hdl.{block.area}"], path.stem, before[name])
+                setattr(package, path.stem, before[name])
 
 
 @pytest.mark.rtl
