@@ -29,7 +29,7 @@ __all__ = [
 
 NORMAL_FRACTION_BITS = 32  # of the sum once its leading one is at 1: cut, so the reciprocal grows by at most 2^-32
 DELTA_FRACTION_BITS = 36  # of 1 - m y, |.| < 2^-21
-SHORT_FRACTION_BITS = 15  # of y as the Newton step multiplies it: 2^-15 * 2^-21 is lost
+SHORT_FRACTION_BITS = 11  # of y as the Newton step multiplies it: 2^-11 * 2^-21.9 is lost
 FACTOR_FRACTION_BITS = 32  # of the reciprocal; cut
 
 ONE_CODE = FP16.bias << FP16.fraction_bits
@@ -37,7 +37,7 @@ LOWEST_EXPONENT = 31  # 2^-31 times anything below 2 rounds to 0, as everything 
 
 
 class Reciprocal(NamedTuple):
-    """1 / sum = factor * 2^-(exponent + 32), with |relative error| < 2^-30.8; factor in [2^31, 2^32]."""
+    """1 / sum = factor * 2^-(exponent + 32), with |relative error| < 2^-30.5; factor in [2^31, 2^32]."""
 
     factor: int
     exponent: int

@@ -28,7 +28,6 @@ __all__ = ["Coefficients", "add_inner", "add_outer", "evaluate", "look_up"]
 
 PRODUCT_FRACTION_BITS = INNER_FRACTION_BITS + STEP_BITS
 LIFT = PRODUCT_FRACTION_BITS - OUTER_FRACTION_BITS  # of c0 to the weight of the product
-TOTAL_BITS = PRODUCT_FRACTION_BITS + 2  # the whole is in [0, 2), a part of it may be just outside
 HALF_BITS = STEP_BITS // 2
 
 
@@ -72,11 +71,15 @@ def add_inner(m: Module, c: Coefficients, step: Value, *, name: str) -> Signal:
     return inner
 
 
-def add_outer(m: Module, c0: Value, inner: Value, step: Value, *, name: str) -> Signal:
-    """Return c0 + inner v, signed, with all fraction bits of the product."""
-    total = Signal(signed(TOTAL_BITS), name=f"{name}_outer_total")
-    m.d.comb += total.eq((c0 << LIFT) + inner * step)
-    return total
+def add_outer(m: Module, c0: Value, products: Sequence[Value], *, name: str) -> Signal:
+    """Return c0 + inner v, cut to the fraction bits of the result; ``products`` add up to inner v."""
+    total = Signal(PRODUCT_FRACTION_BITS + 1, name=f"{name}_total")  # in [0, 2)
+    value = Signal(VALUE_FRACTION_BITS + 1, name=f"{name}_value")
+    m.d.comb += [
+        total.eq(sum(products, start=c0 << LIFT)),
+        value.eq(total[PRODUCT_FRACTION_BITS - VALUE_FRACTION_BITS :]),
+    ]
+    return value
 
 
 def evaluate(
@@ -119,17 +122,19 @@ def evaluate(
         m.d.sync += [inner_r.eq(inner), inner_c0_r.eq(held.c0), inner_step_r.eq(lookup_step_r)]
 
     if load_halves:
-        low = add_outer(m, inner_c0_r, inner_r, inner_step_r[:HALF_BITS], name=f"{name}_low")
-        high = inner_r * inner_step_r[HALF_BITS:]
-        halves_low_r = Signal(signed(TOTAL_BITS), name=f"{name}_halves_low_r", reset_less=True)
+        halves_low_r = Signal(signed(C1_BITS + HALF_BITS), name=f"{name}_halves_low_r", reset_less=True)
         halves_high_r = Signal(signed(C1_BITS + STEP_BITS - HALF_BITS), name=f"{name}_halves_high_r", reset_less=True)
+        halves_c0_r = Signal(C0_BITS, name=f"{name}_halves_c0_r", reset_less=True)
         with m.If(load_halves[0]):
-            m.d.sync += [halves_low_r.eq(low), halves_high_r.eq(high)]
-        total = Signal(signed(TOTAL_BITS), name=f"{name}_total")
-        m.d.comb += total.eq(halves_low_r + (halves_high_r << HALF_BITS))
+            m.d.sync += [
+                halves_low_r.eq(inner_r * inner_step_r[:HALF_BITS]),
+                halves_high_r.eq(inner_r * inner_step_r[HALF_BITS:]),
+                halves_c0_r.eq(inner_c0_r),
+            ]
+        value = add_outer(m, halves_c0_r, [halves_low_r, halves_high_r << HALF_BITS], name=name)
     else:
-        total = add_outer(m, inner_c0_r, inner_r, inner_step_r, name=name)
+        value = add_outer(m, inner_c0_r, [inner_r * inner_step_r], name=name)
     value_r = Signal(VALUE_FRACTION_BITS + 1, name=f"{name}_value_r", reset_less=True)
     with m.If(load_outer):
-        m.d.sync += value_r.eq(total[PRODUCT_FRACTION_BITS - VALUE_FRACTION_BITS :])
+        m.d.sync += value_r.eq(value)
     return value_r

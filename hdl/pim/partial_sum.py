@@ -91,17 +91,19 @@ class PartialSum(wiring.Component):
 
         # An item takes up its slot's sum once no other item of that slot is on its way to the memory.
         started_r = Signal(self.slots)
+        slot_oh = Signal(self.slots)
         starts = Signal()
         flying = Signal()
         m.d.comb += [
-            starts.eq(offer.first | ~started_r.bit_select(offer.slot, 1)),
+            slot_oh.eq(1 << offer.slot),
+            starts.eq(offer.first | ~(started_r & slot_oh).any()),
             flying.eq(Cat(valid & (slot == offer.slot) for valid, slot in zip(add_valids, slots_r, strict=False)).any()),
             go.eq(self.i.valid & (starts | ~flying)),
             self.i.ready.eq(add_enables[0] & (starts | ~flying)),
             read.addr.eq(offer.slot),
         ]
         with m.If(go & add_enables[0]):
-            m.d.sync += started_r.bit_select(offer.slot, 1).eq(1)
+            m.d.sync += started_r.eq(started_r | slot_oh)
 
         total = Signal(self.lanes * FP32.width)
         for lane in range(self.lanes):

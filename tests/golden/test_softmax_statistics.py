@@ -111,9 +111,9 @@ def test_maximum_that_keeps_growing() -> None:
 def test_longest_row_in_well_under_a_second() -> None:
     codes = np.random.default_rng(3).standard_normal(LONGEST_ROW).astype(np.float16).view(np.uint16)
     BLOCK.row_many(codes)
-    started = time.perf_counter()
+    started = time.process_time()
     BLOCK.row_many(codes)
-    assert time.perf_counter() - started < 0.5  # 0.02 s on an idle core
+    assert time.process_time() - started < 0.5  # 0.02 s on an idle core
 
 
 def test_largest_row_does_not_saturate() -> None:

@@ -92,7 +92,7 @@ async def random_rows(dut: Any, source: str, sink: str) -> None:
     """Short rows of random functions and codes, back to back."""
     bench = Bench(dut)
     await bench.start()
-    left = record.settings()["effort"] // 2 * (4 if source == sink == "none" else 1)
+    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
     rows = []
     while left > 0:
         length = 1 + int(bench.rng.integers(4 * bench.model.lanes))

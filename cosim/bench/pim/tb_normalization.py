@@ -145,6 +145,21 @@ async def directed_edges(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=400, timeout_unit="ms")
+async def longest_rows(dut: Any) -> None:
+    """Rows of 131,071 times 65504 fill every sum to its last bit (4,095 on the slower simulator); one element differs."""
+    bench = Bench(dut)
+    await bench.start()
+    length = (1 << 17) - 1 if record.settings()["simulator"] == "verilator" else (1 << 12) - 1
+    for rms in (False, True):
+        row = [0x7BFF] * (length - 1) + [0xFBFF]
+        bench.statistics(row, epsilon=EPS, rms=rms)
+        bench.apply(row[-9:], [ONE] * 9, [0] * 9)
+    bench.statistics([0x7BFF] * length, epsilon=0, rms=False)
+    bench.apply([0x7BFF] * 3, [ONE] * 3, [0x4321] * 3)
+    await bench.compare()
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
 @cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
 async def random_rows(dut: Any, source: str, sink: str) -> None:
     """Rows of every adversarial class, back to back, with NaN in ignored lanes."""

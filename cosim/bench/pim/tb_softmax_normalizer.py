@@ -84,7 +84,7 @@ async def random_rows(dut: Any, source: str, sink: str) -> None:
     await bench.start()
     classes = row_classes(bench.rng, 5 * bench.model.lanes)
     names = list(classes)
-    left = record.settings()["effort"] // 2 * (4 if source == sink == "none" else 1)
+    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
     rows = []
     while left > 0:
         name = names[int(bench.rng.integers(len(names)))]
