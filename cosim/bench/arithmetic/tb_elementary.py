@@ -63,6 +63,16 @@ async def random_arguments(dut: Any, source: str, sink: str) -> None:
     await bench.compare([draw(bench.rng) for _ in range(count)], source=source, sink=sink)
 
 
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(ready=(0.1, 0.5, 0.9))
+async def readiness(dut: Any, ready: float) -> None:
+    """A sink that is ready in 10, 50 or 90 % of the cycles: an offer stays as it is until it is taken."""
+    bench = Bench(dut)
+    await bench.start()
+    left = int(record.settings()["effort"] * 8 * ready)  # 20,000 cycles on Verilator
+    await bench.compare([draw(bench.rng) for _ in range(left)], sink="random", ready_probability=ready)
+
+
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def timing(dut: Any) -> None:
     """Latency and initiation interval, measured at full rate."""

@@ -86,6 +86,16 @@ async def sweep(dut: Any) -> None:
     await bench.compare([(op, SIGNED_EDGES) for op in Op] + [(op, codes) for op in Op])
 
 
+def draw_rows(bench: Bench, left: int) -> list[tuple[Op, Sequence[int]]]:
+    """Draw short rows of random functions and codes, ``left`` beats or a few more."""
+    rows: list[tuple[Op, Sequence[int]]] = []
+    while left > 0:
+        length = 1 + int(bench.rng.integers(4 * bench.model.lanes))
+        rows.append((Op(int(bench.rng.integers(len(Op)))), [draw(bench.rng) for _ in range(length)]))
+        left -= -(-length // bench.model.lanes)
+    return rows
+
+
 @cocotb.test(timeout_time=400, timeout_unit="ms")
 @cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
 async def random_rows(dut: Any, source: str, sink: str) -> None:
@@ -93,12 +103,17 @@ async def random_rows(dut: Any, source: str, sink: str) -> None:
     bench = Bench(dut)
     await bench.start()
     left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
-    rows = []
-    while left > 0:
-        length = 1 + int(bench.rng.integers(4 * bench.model.lanes))
-        rows.append((Op(int(bench.rng.integers(len(Op)))), [draw(bench.rng) for _ in range(length)]))
-        left -= -(-length // bench.model.lanes)
-    await bench.compare(rows, source=source, sink=sink)
+    await bench.compare(draw_rows(bench, left), source=source, sink=sink)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(ready=(0.1, 0.5, 0.9))
+async def readiness(dut: Any, ready: float) -> None:
+    """A sink that is ready in 10, 50 or 90 % of the cycles: an offer stays as it is until it is taken."""
+    bench = Bench(dut)
+    await bench.start()
+    left = int(record.settings()["effort"] * 8 * ready)  # 20,000 cycles on Verilator
+    await bench.compare(draw_rows(bench, left), sink="random", ready_probability=ready)
 
 
 @cocotb.test(timeout_time=40, timeout_unit="ms")

@@ -76,15 +76,10 @@ async def directed_rows(dut: Any) -> None:
     assert values[13:] == [[0x0C00] * 4096] * 3
 
 
-@cocotb.test(timeout_time=400, timeout_unit="ms")
-@cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
-async def random_rows(dut: Any, source: str, sink: str) -> None:
-    """Rows of every class back to back, some as shards of a longer row, some with a pair that is not theirs."""
-    bench = Bench(dut)
-    await bench.start()
+def draw_rows(bench: Bench, left: int) -> list[Items]:
+    """Draw rows with their own, with merged and with foreign pairs, ``left`` beats or a few more."""
     classes = row_classes(bench.rng, 5 * bench.model.lanes)
     names = list(classes)
-    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
     rows = []
     while left > 0:
         name = names[int(bench.rng.integers(len(names)))]
@@ -102,7 +97,27 @@ async def random_rows(dut: Any, source: str, sink: str) -> None:
             pair = Pair(int(bench.rng.integers(-9, 9)), 1 + int(bench.rng.integers(1 << int(bench.rng.integers(1, 40)))))
         rows.append(bench.items(codes, pair))
         left -= len(rows[-1])
-    await bench.compare(rows, source=source, sink=sink)
+    return rows
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
+async def random_rows(dut: Any, source: str, sink: str) -> None:
+    """Rows of every class back to back, some as shards of a longer row, some with a pair that is not theirs."""
+    bench = Bench(dut)
+    await bench.start()
+    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
+    await bench.compare(draw_rows(bench, left), source=source, sink=sink)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(ready=(0.1, 0.5, 0.9))
+async def readiness(dut: Any, ready: float) -> None:
+    """A sink that is ready in 10, 50 or 90 % of the cycles: an offer stays as it is until it is taken."""
+    bench = Bench(dut)
+    await bench.start()
+    left = int(record.settings()["effort"] * 8 * ready)  # 20,000 cycles on Verilator
+    await bench.compare(draw_rows(bench, left), sink="random", ready_probability=ready)
 
 
 @cocotb.test(timeout_time=40, timeout_unit="ms")

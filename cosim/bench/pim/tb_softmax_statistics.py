@@ -89,15 +89,10 @@ async def directed_rows(dut: Any) -> None:
     await bench.compare(groups)
 
 
-@cocotb.test(timeout_time=400, timeout_unit="ms")
-@cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
-async def random_rows(dut: Any, source: str, sink: str) -> None:
-    """Rows of every class, groups of pairs and mixtures of both, back to back."""
-    bench = Bench(dut)
-    await bench.start()
+def draw_groups(bench: Bench, left: int) -> list[Items]:
+    """Draw rows, groups of pairs and mixtures of both, ``left`` items or a few more."""
     classes = row_classes(bench.rng, 5 * bench.model.lanes)
     names = list(classes)
-    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
     groups = []
     while left > 0:
         kind = int(bench.rng.integers(6))
@@ -113,7 +108,27 @@ async def random_rows(dut: Any, source: str, sink: str) -> None:
             assert not shorter
         groups.append(group)
         left -= len(group)
-    await bench.compare(groups, source=source, sink=sink)
+    return groups
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(source=SOURCE_STALLS, sink=SINK_STALLS)
+async def random_rows(dut: Any, source: str, sink: str) -> None:
+    """Rows of every class, groups of pairs and mixtures of both, back to back."""
+    bench = Bench(dut)
+    await bench.start()
+    left = record.settings()["effort"] * (4 if source == sink == "none" else 1)
+    await bench.compare(draw_groups(bench, left), source=source, sink=sink)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="ms")
+@cocotb.parametrize(ready=(0.1, 0.5, 0.9))
+async def readiness(dut: Any, ready: float) -> None:
+    """A sink that is ready in 10, 50 or 90 % of the cycles: an offer stays as it is until it is taken."""
+    bench = Bench(dut)
+    await bench.start()
+    left = int(record.settings()["effort"] * 8 * ready)  # 20,000 cycles on Verilator
+    await bench.compare(draw_groups(bench, left), sink="random", ready_probability=ready)
 
 
 @cocotb.test(timeout_time=40, timeout_unit="ms")
