@@ -163,15 +163,15 @@ class SpecialFunctionUnit(wiring.Component):
             "rms": item.operation == Operation.RMS_NORM_STATISTICS,
         }
         return {
-            "sums": Unit(sums, (Operation.SUM,), singles, {"last": 1, "count": self.lanes}),
-            "adder": Unit(adder, (Operation.ADD,), {}, {}),
-            "statistics": Unit(
+            "partial_sum": Unit(sums, (Operation.SUM,), singles, {"last": 1, "count": self.lanes}),
+            "residual_add": Unit(adder, (Operation.ADD,), {}, {}),
+            "softmax_statistics": Unit(
                 statistics,
                 (Operation.SOFTMAX_STATISTICS, Operation.SOFTMAX_MERGE),
                 {"merge": merges},
                 {"last": 1, "masked": masked},
             ),
-            "normalizer": Unit(normalizer, (Operation.SOFTMAX_NORMALIZE,), {}, {}),
+            "softmax_normalizer": Unit(normalizer, (Operation.SOFTMAX_NORMALIZE,), {}, {}),
             "activation": Unit(activation, FUNCTIONS, {"op": (item.operation - Operation.EXP)[:OP_BITS]}, {}),
             "normalization": Unit(norm, (*NORM_STATISTICS, Operation.NORM_APPLY), norm_fields, {}),
         }
