@@ -21,8 +21,9 @@ from cosim import blocks
 from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
 from cosim.harness.compiled import CompiledBlock, Traffic
+from cosim.harness.payloads import words_of
 from cosim.sources import text_hash
-from golden_model.layouts import Fields, pack, unpack
+from golden_model.layouts import Fields, pack, unpack, width
 from golden_model.pim.attention_head import Attention, AttentionHead, Step
 from golden_model.pim.pseudo_channel import Op, PseudoChannel
 from golden_model.pim.special_function_unit import Operation, SpecialFunctionUnit
@@ -143,7 +144,7 @@ class _Rtl:
 
     def run_unit(self, items: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
         model = self.unit_fields
-        registers = np.zeros((len(items), self.unit.item_words - _words(model.input_fields)), np.uint32)
+        registers = np.zeros((len(items), self.unit.item_words - words_of(width(model.input_fields))), np.uint32)
         sent = np.hstack([_payloads(model.input_fields, items), registers])
         expected = sum(item["operation"] == Operation.SOFTMAX_NORMALIZE or item["last"] for item in items)
         done = self.unit.exchange(sent, expected)
@@ -151,12 +152,8 @@ class _Rtl:
         return list(_answers(model.output_fields, done))
 
 
-def _words(fields: Fields) -> int:
-    return -(-sum(bits for _, bits in fields) // 32)
-
-
 def _payloads(fields: Fields, items: Sequence[Mapping[str, int]]) -> npt.NDArray[np.uint32]:
-    words = _words(fields)
+    words = words_of(width(fields))
     packed = b"".join(pack(fields, item).to_bytes(4 * words, "little") for item in items)
     return np.frombuffer(packed, "<u4").reshape(-1, words)
 

@@ -134,7 +134,7 @@ BLOCKS: tuple[Block, ...] = (
         summary="decoder of PIM commands, global buffer, 16 processing elements, accumulators",
         configurations=(
             Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
-            Configuration("default", simulators=("verilator",), system=True),
+            Configuration("default", simulators=("verilator",)),
             Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}),
         ),
     ),
@@ -146,7 +146,7 @@ BLOCKS: tuple[Block, ...] = (
             Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
             Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",)),
             Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
-            Configuration("default", system=True),
+            Configuration("default"),
         ),
     ),
     Block(
@@ -178,7 +178,7 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="two halves of vector words that a pseudo-channel's processing elements share",
         configurations=(
-            Configuration("64", {"words": 64}, system=True),
+            Configuration("64", {"words": 64}),
             Configuration("4x2", {"words": 4, "lanes": 2}),
         ),
     ),
@@ -186,7 +186,7 @@ BLOCKS: tuple[Block, ...] = (
         stem="accumulator",
         area="pim",
         summary="sum of four FP32 partial results, as FP32 or FP16",
-        configurations=(Configuration("default", system=True),),
+        configurations=(Configuration("default"),),
     ),
     Block(
         stem="elementary",

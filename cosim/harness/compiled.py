@@ -14,7 +14,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ import numpy.typing as npt
 from cosim.blocks import Block, Configuration
 from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
+from cosim.harness.payloads import Words, words_of
 from cosim.harness.toolchain import Simulator, find_simulator, made, safe_folder, verilator_tools
 from cosim.rtl import rtl_text
 from cosim.sources import text_hash
-from golden_model.layouts import Fields, width
 
-__all__ = ["SINK_STALLS", "SOURCE_STALLS", "CompiledBlock", "Traffic", "build_library", "pack_columns", "unpack_columns"]
+__all__ = ["SINK_STALLS", "SOURCE_STALLS", "CompiledBlock", "Traffic", "build_library"]
 
 SOURCE_STALLS = ("none", "random", "periodic")
 """How items are offered: always, with probability 1/2, or 3 cycles on and 2 off."""
@@ -38,61 +38,11 @@ SOURCE_STALLS = ("none", "random", "periodic")
 SINK_STALLS = ("none", "random", "periodic", "shy")
 """How answers are taken; ``shy`` is ready only in the cycle after it has seen valid."""
 
-Words = npt.NDArray[np.uint32]
 _HERE = Path(__file__).resolve().parent
 _STREAM_PORTS = ("clk", "rst", "i__payload", "i__valid", "i__ready", "o__payload", "o__valid", "o__ready")
 LARGE = 300_000
 """Characters of Verilog from which compiling with -O2 costs minutes more than it saves."""
 _STATUS = ("done", "hung", "changed", "unexpected")
-
-
-def _words(bits: int) -> int:
-    return max(-(-bits // 32), 1)
-
-
-def pack_columns(fields: Fields, columns: Mapping[str, npt.ArrayLike]) -> Words:
-    """Pack one array (or one number) per field into payloads, as ``golden_model.layouts.pack`` does for one.
-
-    Returns
-    -------
-    Words
-        Shape (n, words), the lowest 32 bits first; n is the length of the arrays.
-
-    >>> pack_columns((("low", 4), ("high", 2)), {"low": [5, 1], "high": 3}).tolist()
-    [[53], [49]]
-    """
-    if set(columns) != {name for name, _ in fields}:
-        raise ValueError(f"fields {sorted(set(columns) ^ {name for name, _ in fields})} are missing or unknown")
-    arrays = {name: np.asarray(column) for name, column in columns.items()}
-    count = max((len(array) for array in arrays.values() if array.ndim), default=1)
-    result = np.zeros((count, _words(width(fields))), np.uint32)
-    offset = 0
-    for name, bits in fields:
-        array = arrays[name]
-        if array.dtype.kind not in "iub" or bits > 64:
-            raise ValueError(f"{name} must have integers of at most 64 bits, not {bits} bits of {array.dtype}")
-        if array.size and not (0 <= int(array.min()) and int(array.max()) < 1 << bits):
-            raise ValueError(f"{name} must be in [0, {(1 << bits) - 1}], not [{array.min()}, {array.max()}]")
-        values = array.astype(np.uint64)
-        word, shift = divmod(offset, 32)
-        result[:, word] |= (values << np.uint64(shift)).astype(np.uint32)
-        for place in range(1, _words(shift + bits)):
-            result[:, word + place] |= (values >> np.uint64(32 * place - shift)).astype(np.uint32)
-        offset += bits
-    return result
-
-
-def unpack_columns(fields: Fields, words: Words) -> dict[str, npt.NDArray[np.uint64]]:
-    """Split payloads of shape (n, words) into one array per field; the reverse of :func:`pack_columns`."""
-    columns, offset = {}, 0
-    for name, bits in fields:
-        word, shift = divmod(offset, 32)
-        values = words[:, word].astype(np.uint64) >> np.uint64(shift)
-        for place in range(1, _words(shift + bits)):
-            values |= words[:, word + place].astype(np.uint64) << np.uint64(32 * place - shift)
-        columns[name] = values & np.uint64((1 << bits) - 1)
-        offset += bits
-    return columns
 
 
 @dataclass(frozen=True)
@@ -122,15 +72,15 @@ def _ports_header(top: str, ports: Sequence[tuple[str, int]], registers: Sequenc
     body = []
     for name in ("i__payload", *registers):
         body.append(f"    set_port(top.{_member(name)}, item + {offset});")
-        offset += _words(bits[name])
+        offset += words_of(bits[name])
     lines += [f"#define {name.upper().replace('__', '_')} {_member(name)}" for name in _STREAM_PORTS[2:]]
-    lines += [f"constexpr int ITEM_WORDS = {offset};", f"constexpr int ANSWER_WORDS = {_words(bits['o__payload'])};"]
+    lines += [f"constexpr int ITEM_WORDS = {offset};", f"constexpr int ANSWER_WORDS = {words_of(bits['o__payload'])};"]
     lines += ["inline void put(Vtop& top, const uint32_t* item) {", *body, "}", ""]
     if side:
         names = {part: _member(f"{side}__{part}") for part in ("valid", "ready", "payload")}
         lines += [f"#define SIDE_{part.upper()} {names[part]}" for part in ("valid", "ready")]
         lines += [
-            f"constexpr int SIDE_WORDS = {_words(bits[f'{side}__payload'])};",
+            f"constexpr int SIDE_WORDS = {words_of(bits[f'{side}__payload'])};",
             f"inline void put_side(Vtop& top, const uint32_t* item) {{ set_port(top.{names['payload']}, item); }}", "",
         ]  # fmt: skip
     return "\n".join(lines)
@@ -230,9 +180,9 @@ class CompiledBlock:
         self.top = top
         self.verilog_hash = text_hash(verilog)
         bits = dict(ports)
-        self.item_words = sum(_words(bits[name]) for name in ("i__payload", *registers))
-        self.answer_words = _words(bits["o__payload"])
-        self.side_words = _words(bits[f"{side}__payload"]) if side else 1
+        self.item_words = sum(words_of(bits[name]) for name in ("i__payload", *registers))
+        self.answer_words = words_of(bits["o__payload"])
+        self.side_words = words_of(bits[f"{side}__payload"]) if side else 1
         self.side = side
         header = _ports_header(top, ports, registers, side, f"{simulator.name} {simulator.version}")
         self.library = ctypes.CDLL(str(build_library(simulator, verilog, top, header, sources=sources, root=root)))

@@ -18,7 +18,7 @@ from golden_model.pim import processing_element as golden
 from golden_model.pim.processing_element import Operation
 from hdl.arithmetic.dot_product import EXPONENT_BITS, PRODUCT_BITS, multiply, reduce_pairwise
 from hdl.arithmetic.rounding import leading_zeros, round_nearest_even, shift_left
-from hdl.pim.accumulator_bank import AccumulatorBank, Term
+from hdl.pim.processing_element_accumulators import AccumulatorBank, Term
 from hdl.shapes import advance, choose, struct
 
 __all__ = ["ProcessingElement"]

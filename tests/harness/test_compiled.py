@@ -12,7 +12,8 @@ import pytest
 from cosim.blocks import find
 from cosim.errors import UserError
 from cosim.harness import compiled
-from cosim.harness.compiled import SINK_STALLS, SOURCE_STALLS, CompiledBlock, pack_columns, unpack_columns
+from cosim.harness.compiled import SINK_STALLS, SOURCE_STALLS, CompiledBlock
+from cosim.harness.payloads import pack_columns, unpack_columns
 from golden_model.layouts import pack, unpack
 from golden_model.manager.stop_test import StopTest
 

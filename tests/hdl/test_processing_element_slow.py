@@ -22,7 +22,8 @@ import pytest
 
 from cosim.blocks import find
 from cosim.files import write_atomically
-from cosim.harness.compiled import SINK_STALLS, SOURCE_STALLS, CompiledBlock, pack_columns
+from cosim.harness.compiled import SINK_STALLS, SOURCE_STALLS, CompiledBlock
+from cosim.harness.payloads import pack_columns
 from golden_model.arithmetic.dot_product import DotProduct
 from golden_model.arithmetic.dot_product_vectors import vector_classes
 from golden_model.pim.processing_element import Operation, ProcessingElement
