@@ -32,12 +32,16 @@ class Configuration:
         Simulators of the regression, the one whose cycles count first.
     system
         Whether the system model takes its cycles from this configuration.
+    effort, icarus_effort
+        Factors on the number of random transactions, of all simulators and beyond that of Icarus, for large blocks.
     """
 
     name: str
     parameters: Mapping[str, int] = field(default_factory=dict)
     simulators: tuple[str, ...] = ("verilator", "icarus")
     system: bool = False
+    effort: float = 1.0
+    icarus_effort: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="the SFU of the buffer die: all its units behind one stream",
         configurations=(
-            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
-            Configuration("4", {"lanes": 4, "slots": 4}, simulators=("icarus",)),
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4, "slots": 4}, simulators=("icarus",), effort=0.3),
         ),
     ),
     Block(
@@ -97,8 +101,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="SFU: LayerNorm and RMSNorm in two passes, exact sums, one rounding",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
-            Configuration("4", {"lanes": 4}),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4}, effort=0.3),
         ),
     ),
     Block(
@@ -106,8 +110,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="SFU: FP16 addition of two rows, one rounding",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",), system=True),
-            Configuration("4", {"lanes": 4}),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4}, effort=0.3),
         ),
     ),
     Block(
@@ -115,8 +119,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="SFU: sums the pseudo-channels' partial results in FP32, emits FP16",
         configurations=(
-            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), system=True),
-            Configuration("4", {"lanes": 4, "slots": 4}),
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4, "slots": 4}, effort=0.3),
         ),
     ),
     Block(
@@ -135,7 +139,7 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(
             Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
             Configuration("default", simulators=("verilator",)),
-            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}),
+            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, icarus_effort=0.1),
         ),
     ),
     Block(
@@ -143,17 +147,17 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="PE of a bank: 16 FP16 products per cycle in dot or axpy mode, exact accumulators",
         configurations=(
-            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
-            Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",)),
-            Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
-            Configuration("default"),
+            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",), effort=0.3),
+            Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",), effort=0.3),
+            Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",), effort=0.3),
+            Configuration("default", effort=0.3),
         ),
     ),
     Block(
         stem="bank_group",
         area="pim",
         summary="processing elements of four banks in lockstep",
-        configurations=(Configuration("lanes_4", {"lanes": 4, "contexts": 2}),),
+        configurations=(Configuration("lanes_4", {"lanes": 4, "contexts": 2}, icarus_effort=0.3, effort=0.3),),
     ),
     Block(
         stem="dot_product",
@@ -199,8 +203,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="softmax, pass 1: rows to (maximum, sum) pairs, and pairs merged",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",)),
-            Configuration("4", {"lanes": 4}),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4}, effort=0.3),
         ),
     ),
     Block(
@@ -208,8 +212,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="softmax, pass 2: rows and their pairs to probabilities",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",)),
-            Configuration("4", {"lanes": 4}),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4}, effort=0.3),
         ),
     ),
     Block(
@@ -217,8 +221,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="exp, 1/x, 1/sqrt(x), ReLU and SiLU of FP16 numbers",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",)),
-            Configuration("4", {"lanes": 4}),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
+            Configuration("4", {"lanes": 4}, effort=0.3),
         ),
     ),
     Block(

@@ -84,6 +84,7 @@ def regress(
     only: str | None = None,
     waves: bool = False,
     verilog: str | None = None,
+    max_failures: int = 0,
     root: Path | None = None,
 ) -> Result:
     """Run the regression of one configuration; certify it if everything of it ran and passed.
@@ -102,6 +103,8 @@ def regress(
         Write waveforms.
     verilog
         Text to simulate instead of the block's own (faults in tests); nothing is certified.
+    max_failures
+        Failed tests after which no other is started; 0 runs them all.
     """
     top = block.top(configuration)
     text = verilog if verilog is not None else rtl_text(block, configuration, root=root)
@@ -114,13 +117,15 @@ def regress(
             runs.append(Run(name, "", None, (), 0.0))
             continue
         folder = simulate.build(simulator, text, top, waves=waves, root=root)
+        icarus = configuration.icarus_effort if name == "icarus" else 1.0
         settings = {
             "parameters": dict(configuration.parameters),
-            "effort": max(1, round(EFFORT[name] * effort)),
+            "effort": max(1, round(EFFORT[name] * effort * configuration.effort * icarus)),
             "simulator": name,
         }
         outcome = simulate.run(
-            simulator, folder, top, block.bench_module, seed=seed, settings=settings, only=only, waves=waves, tag=tag
+            simulator, folder, top, block.bench_module, seed=seed, settings=settings, only=only,
+            max_failures=max_failures, waves=waves, tag=tag,
         )
         problems = list(outcome.failures)
         if only is None:

@@ -8,7 +8,7 @@ import re
 import warnings
 from typing import Any
 
-__all__ = ["emit"]
+__all__ = ["emit", "share_modules"]
 
 _ZERO_WORDS = re.compile(
     r"^  initial begin\n    (\w+)\[\d+\] = (\d+'[dh]0+);\n(?:    \1\[\d+\] = \2;\n)+  end\n", re.MULTILINE

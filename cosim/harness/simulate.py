@@ -134,6 +134,7 @@ def run(
     seed: int,
     settings: dict[str, Any],
     only: str | None = None,
+    max_failures: int = 0,
     waves: bool = False,
     tag: str = "run",
     timeout: float = 1800,
@@ -152,6 +153,8 @@ def run(
         What the bench reads with ``cosim.harness.record.settings`` (JSON).
     only
         Regular expression of test names.
+    max_failures
+        Failed tests after which no other is started; 0 runs them all.
     waves
         The simulation was built with ``waves=True`` and shall write them.
     tag
@@ -180,6 +183,7 @@ def run(
         "COCOTB_RANDOM_SEED": str(seed),
         "COCOTB_TRUST_INERTIAL_WRITES": "1" if simulator.name == "verilator" else "0",
         "COCOTB_ANSI_OUTPUT": "0",
+        "COCOTB_MAX_FAILURES": str(max_failures),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONWARNINGS": "error::DeprecationWarning",
         "SADDLE_SETTINGS": json.dumps(settings),

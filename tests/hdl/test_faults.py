@@ -55,7 +55,7 @@ def test_regression_catches(stem: str, what: str, old: str, new: str, build: Pat
         pytest.skip("Icarus is not installed")
     block = next(block for block in BLOCKS if block.stem == stem)
     text = broken_verilog(stem, old, new)
-    result = regress(block, SMALLEST[stem], simulators=["icarus"], verilog=text, effort=EFFORT.get(stem, 1.0))
+    result = regress(block, SMALLEST[stem], simulators=["icarus"], verilog=text, effort=EFFORT.get(stem, 1.0), max_failures=1)
     assert result.problems, f"nobody noticed: {what}"
     assert any("transaction" in problem or "changed from" in problem for problem in result.problems), result.problems
     assert result.certificate is None

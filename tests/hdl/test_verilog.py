@@ -15,7 +15,7 @@ from cosim.blocks import Block, Configuration
 from cosim.harness.toolchain import find_simulator
 from cosim.rtl import rtl_text
 from golden_model.params import ParameterError
-from synth.emit import emit
+from synth.emit import emit, share_modules
 
 YOSYS = (
     "import sys; from pyosys import libyosys as ys; design = ys.Design()\n"
@@ -203,3 +203,19 @@ def test_amaranth_simulator_agrees_at_the_extremes(tokens: int, threshold: int) 
     simulator.run()
     golden = Golden().on_pim(0, tokens, 0, dlm_fc_threshold=threshold, tlm_attention_threshold=0, kv_group=0)
     assert answers == [golden]
+
+
+def test_alike_submodules_become_one_module() -> None:
+    text = emit(blocks.find("bank_group")[0][0].component(Configuration("x", {"lanes": 2})), "bank_group_x")
+    modules = re.findall(r"^module (\S+)", text, re.MULTILINE)
+    assert len(modules) == 3  # the top, the first bank, whose handshake speaks for all, and one for the others
+    assert len(re.findall(r"^  \\bank_group_x\.bank_1 +bank_[123] \(", text, re.MULTILINE)) == 3
+
+
+def test_modules_that_differ_stay_apart() -> None:
+    alike = "module \\{}\n  wire width 2 \\x\nend\n"
+    top = "module \\top\n  cell \\a \\one\n  end\n  cell \\b \\two\n  end\n  cell \\c \\three\n  end\nend\n"
+    text = top + alike.format("a") + alike.format("b") + alike.format("c").replace("width 2", "width 3")
+    shared = share_modules(text)
+    assert re.findall(r"^module (\S+)$", shared, re.MULTILINE) == ["\\top", "\\a", "\\c"]
+    assert re.findall(r"^  cell (\S+) ", shared, re.MULTILINE) == ["\\a", "\\a", "\\c"]
