@@ -16,7 +16,7 @@ from cosim.sources import ROOT
 from synth.emit import emit
 from tests.hdl.faults import FAULTS
 
-EFFORT = {"special_function_unit": 0.2}  # of slow benches; what remains must still catch everything
+EFFORT = {"special_function_unit": 0.2, "normalization": 0.2}  # of slow benches; what remains must catch everything
 SMALLEST = {block.stem: block.configurations[-1] for block in BLOCKS}
 
 
