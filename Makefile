@@ -14,7 +14,7 @@ endif
 
 all:
 	@$(IN) saddle verilog
-	@$(IN) saddle regress
+	@$(IN) saddle regress system
 	@$(IN) saddle evaluate
 
 setup:

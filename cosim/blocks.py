@@ -110,8 +110,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="SFU: FP16 addition of two rows, one rounding",
         configurations=(
-            Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
-            Configuration("4", {"lanes": 4}, effort=0.3),
+            Configuration("16", {"lanes": 16}, simulators=("verilator",)),
+            Configuration("4", {"lanes": 4}),
         ),
     ),
     Block(
@@ -119,8 +119,8 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="SFU: sums the pseudo-channels' partial results in FP32, emits FP16",
         configurations=(
-            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), effort=0.3),
-            Configuration("4", {"lanes": 4, "slots": 4}, effort=0.3),
+            Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",)),
+            Configuration("4", {"lanes": 4, "slots": 4}),
         ),
     ),
     Block(
@@ -147,10 +147,10 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="PE of a bank: 16 FP16 products per cycle in dot or axpy mode, exact accumulators",
         configurations=(
-            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",), effort=0.3),
-            Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",), effort=0.3),
-            Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",), effort=0.3),
-            Configuration("default", effort=0.3),
+            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
+            Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",)),
+            Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
+            Configuration("default"),
         ),
     ),
     Block(
@@ -241,7 +241,9 @@ BLOCKS: tuple[Block, ...] = (
 
 
 def find(name: str) -> list[tuple[Block, Configuration]]:
-    """Return the configurations that a user's name means: a stem, ``stem_configuration``, or ``all``.
+    """Return the configurations that a user's name means: a stem, ``stem_configuration``, ``all``, or ``system``.
+
+    ``system`` means those from which the system model takes its cycles.
 
     Raises
     ------
@@ -252,6 +254,7 @@ def find(name: str) -> list[tuple[Block, Configuration]]:
     for block in BLOCKS:
         known[block.stem] = [(block, configuration) for configuration in block.configurations]
     known["all"] = list(jobs())
+    known["system"] = [job for job in jobs() if job[1].system]
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
