@@ -1,4 +1,5 @@
-# make        set up, write the Verilog, run the regressions that are due, evaluate the system
+# make        set up, write the Verilog, certify what the evaluation needs, evaluate the system
+# make regress  run the regressions of all blocks that are due (minutes)
 # make test   set up, lint, type check, run the tests
 # make slow   millions of transactions on compiled RTL (minutes)
 # BUILD=FOLDER puts everything that is made (the virtual environment too) there instead of build/ and .venv/

@@ -52,6 +52,8 @@ class Block:
     area: str
     summary: str
     configurations: tuple[Configuration, ...]
+    parts: tuple[tuple[str, int], ...] = ()
+    """For a block made of others: their configurations and numbers, for sums of sizes; it is too large to map flat."""
 
     @property
     def class_name(self) -> str:
@@ -94,6 +96,14 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(
             Configuration("16", {"lanes": 16, "slots": 16}, simulators=("verilator",), effort=0.3),
             Configuration("4", {"lanes": 4, "slots": 4}, simulators=("icarus",), effort=0.3),
+        ),
+        parts=(
+            ("partial_sum_16", 1),
+            ("residual_add_16", 1),
+            ("softmax_statistics_16", 1),
+            ("softmax_normalizer_16", 1),
+            ("activation_16", 1),
+            ("normalization_16", 1),
         ),
     ),
     Block(
@@ -141,6 +151,7 @@ BLOCKS: tuple[Block, ...] = (
             Configuration("default", simulators=("verilator",)),
             Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, icarus_effort=0.1),
         ),
+        parts=(("processing_element_default", 16), ("accumulator_default", 4), ("global_buffer_64", 1)),
     ),
     Block(
         stem="processing_element",
@@ -150,7 +161,7 @@ BLOCKS: tuple[Block, ...] = (
             Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
             Configuration("contexts_4", {"contexts": 4}, simulators=("verilator",)),
             Configuration("exact", {"align_frac_bits": 78}, simulators=("verilator",)),
-            Configuration("default"),
+            Configuration("default", system=True),
         ),
     ),
     Block(
@@ -158,12 +169,13 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="processing elements of four banks in lockstep",
         configurations=(Configuration("lanes_4", {"lanes": 4, "contexts": 2}, icarus_effort=0.3, effort=0.3),),
+        parts=(("processing_element_default", 4),),
     ),
     Block(
         stem="dot_product",
         area="arithmetic",
         summary="16-lane fused FP16 dot product with one rounding to FP32",
-        configurations=(Configuration("16", {"lanes": 16}, system=True),),
+        configurations=(Configuration("16", {"lanes": 16}),),
     ),
     Block(
         stem="fp32_adder",

@@ -233,12 +233,16 @@ def synth(
     force: Annotated[bool, typer.Option(help="Synthesise also what is unchanged.")] = False,
     jobs: Jobs = None,
 ) -> None:
-    """Map blocks to standard cells with Yosys and ABC; print their size and longest paths."""
+    """Map blocks to standard cells with Yosys and ABC; print their size and longest paths.
+
+    Blocks that are made of others are left out unless named; the sizes of their parts are added up.
+    """
     from cosim.synthesis import synthesise_and_print
 
     with progress("synth") as tick:
         show = synthesise_and_print(
-            _chosen(names), liberty=liberty, memory_bits=memory_bits, recipes=recipe, adder=adder, booth=booth,
+            [job for job in _chosen(names) if names or not job[0].parts],
+            liberty=liberty, memory_bits=memory_bits, recipes=recipe, adder=adder, booth=booth,
             smallest=smallest, place=out, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
         )  # fmt: skip
     show()

@@ -13,11 +13,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cosim.blocks import BLOCKS
 from cosim.errors import UserError
 from cosim.files import write_atomically
 from synth.report import AREA_LIMITS, FO4_LIMIT
 
-__all__ = ["COLUMNS", "print_results", "problems", "summary_row", "write_docs", "write_files"]
+__all__ = ["COLUMNS", "print_results", "problems", "summary_row", "sums_of_parts", "write_docs", "write_files"]
 
 COLUMNS = (
     "top", "cells", "area_um2", "nand2_equivalents", "flip_flops", "flip_flop_area_um2", "memory_bits_in_flip_flops",
@@ -69,6 +70,18 @@ def write_files(results: Sequence[dict[str, Any]], place: Path) -> None:
     write_atomically(place / "summary.json", json.dumps(common | {"blocks": rows}, indent=1, allow_nan=False) + "\n")
 
 
+def sums_of_parts(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return one line for each block made of others whose parts are all among the results."""
+    sizes = {result["top"]: result["nand2"] for result in results}
+    lines = []
+    for block in BLOCKS:
+        if block.parts and all(top in sizes for top, _ in block.parts):
+            total = sum(number * sizes[top] for top, number in block.parts)
+            terms = " + ".join(f"{number} x {top}" if number > 1 else top for top, number in block.parts)
+            lines.append(f"{block.stem}: {total:,.0f} NAND2 equivalents in its parts ({terms}), without the logic between")
+    return lines
+
+
 def print_results(results: Sequence[dict[str, Any]], console: Console | None = None) -> None:
     """Print the tables."""
     if console is None:
@@ -109,6 +122,8 @@ def print_results(results: Sequence[dict[str, Any]], console: Console | None = N
                     f"{result['top']}: {path['delay_fo4']:.1f} FO4, {path['levels']} levels: {path['start']} -> {path['end']}"
                     f" ({path['kind']})", highlight=False,
                 )  # fmt: skip
+    for line in sums_of_parts(results):
+        console.print(line, highlight=False)
     missed = [f"{result['top']}: over target: {problem}" for result in results for problem in problems(result)]
     for line in missed or [f"all within the targets ({FO4_LIMIT:.0f} FO4 from register to register)"]:
         console.print(line, highlight=False)
@@ -146,6 +161,7 @@ def write_docs(results: Sequence[dict[str, Any]], page: Path) -> None:
             _figure(row["levels"], "d"), _split(row), f"`{row['start']}` to `{row['end']}`", row["recipe"],
         )  # fmt: skip
         lines.append(f"| {' | '.join(figures)} |")
+    lines += ["", *(f"- {line}" for line in sums_of_parts(results))]
     block = "\n".join([_BEGIN, *lines, _END])
     write_atomically(page, re.sub(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", lambda _: block, text, flags=re.DOTALL))
 

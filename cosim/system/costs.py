@@ -25,6 +25,7 @@ from typing import NamedTuple
 from cosim.certificates import OperationTiming
 from cosim.system.llm import BYTES, ModelShape
 from cosim.system.parameters import Machine
+from golden_model.pim.kv_mapping import KvMapping
 
 __all__ = ["NO_COST", "Cost", "CostModel", "combine"]
 
@@ -95,6 +96,9 @@ class CostModel:
         self._column_period = machine.column_period_ns * 1e-9
         banks = machine.pim_banks_per_stack * machine.pim_stacks_per_device * tensor_parallel
         self._bytes_per_column = machine.pim_column_bytes * banks
+        # Banks read whole columns, and a part of the head dimension that fills its last one badly costs as much.
+        stored = KvMapping(head_dim=model.head_size, capacity=1).stored_per_token
+        self._stored_kv_bytes = model.kv_bytes_per_token * stored / model.head_size
 
     # FC operators
 
@@ -189,8 +193,9 @@ class CostModel:
         else:  # all requests with the mean number of queries
             mean = max(1, round(vectors / context_sum))
             passes, seconds = context_sum * ceil(mean / reuse), context_sum * self._passes_seconds(mean)
-        seconds = seconds * kv_bytes / self._bytes_per_column + 2 * model.layers * self._pim_start
-        cost = Cost(seconds, pim=seconds, pim_bytes=kv_bytes * passes, pim_macs=macs)
+        stored = self._stored_kv_bytes
+        seconds = seconds * stored / self._bytes_per_column + 2 * model.layers * self._pim_start
+        cost = Cost(seconds, pim=seconds, pim_bytes=stored * passes, pim_macs=macs)
         return cost if fc_on_pim else cost.then(self._pim_link(query_tokens))
 
     def _compute_pim_link(self, tokens: int) -> Cost:

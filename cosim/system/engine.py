@@ -64,7 +64,7 @@ def simulate(
         If models and KV caches do not fit.
     """
     plan, costs = make_plan(
-        row, target, draft, machine, timing["dot_product"]["dot"], batch=batch, length=length,
+        row, target, draft, machine, timing["processing_element"]["dot"], batch=batch, length=length,
         draft_length=fixed_draft, placement=placement,
     )
     serving = Serving(stream, batch, window_tokens, on_commit)

@@ -156,7 +156,7 @@ def _check_plans(config: EvaluationConfig, parameters: Parameters, timing: Timin
     target, draft = parameters.pair(config.pair)
     for name in config.systems:
         make_plan(
-            parameters.system(name), target, draft, parameters.machine, timing["dot_product"]["dot"],
+            parameters.system(name), target, draft, parameters.machine, timing["processing_element"]["dot"],
             batch=max(config.batches), length=config.max_sequence_length or parameters.workload.max_sequence_length,
             draft_length=config.fixed_draft, placement=None if config.placement == "auto" else int(config.placement),
         )

@@ -18,7 +18,7 @@ from golden_model.manager.stop_test import Decision, StopTest
 __all__ = ["REQUIRED_TIMING", "Manager", "MappingDecision", "Thresholds", "check_timing"]
 
 REQUIRED_TIMING: dict[str, tuple[str, ...]] = {
-    "dot_product": ("dot",),
+    "processing_element": ("dot", "axpy"),
     "stop_test": ("decide",),
     "draft_pool": ("insert", "match", "drop", "drain", "select", "lock", "unlock", "flush"),
     "operator_mapping": ("map",),

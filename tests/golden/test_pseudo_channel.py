@@ -70,7 +70,8 @@ def test_axpy_mode_scales_and_sums_over_groups(lanes: int) -> None:
     total = np.zeros((2, 4, lanes), int)
     for number in range(2 * lanes):
         columns, addr, stride = integers(4, 4, lanes), int(RNG.integers(16)), int(RNG.integers(16))
-        mac = Command(Op.MAC_ALL_BANKS, axpy=1, first=int(number == lanes), queries=1, slot=number % lanes, addr=addr, stride=stride)
+        first, slot = int(number == lanes), number % lanes
+        mac = Command(Op.MAC_ALL_BANKS, axpy=1, first=first, queries=1, slot=slot, addr=addr, stride=stride)
         channel.execute(mac, flat(columns))
         for query in range(2):
             scalars = np.roll(words[(addr + query * stride) % 16], -(number % lanes))[:4]

@@ -32,9 +32,9 @@ STALE = [
      "draft_pool_512 is stale: the RTL changed"),
     ("golden_model/manager/stop_test.py", "above = product >= tau", "above = product > tau",
      "stop_test_default is stale: the golden model changed"),
-    ("cosim/bench/arithmetic/tb_dot_product.py", "range(64)]", "range(63)]", "dot_product_16 is stale: the bench changed"),
-    ("cosim/blocks.py", 'Configuration("16", {"lanes": 16}, system=True)', 'Configuration("16", {"lanes": 8}, system=True)',
-     "dot_product_16 is stale: the configuration and the RTL changed"),
+    ("cosim/bench/manager/tb_stop_test.py", "Bench of the", "bench of the", "stop_test_default is stale: the bench changed"),
+    ("cosim/blocks.py", 'Configuration("512", {"entries": 512},', 'Configuration("512", {"entries": 256},',
+     "draft_pool_512 is stale: the configuration and the RTL changed"),
 ]  # fmt: skip
 
 
@@ -75,8 +75,8 @@ def test_damage_is_noticed(damage: str, certified: Path, saddle: Saddle) -> None
 
 @pytest.mark.rtl
 def test_missing_then_unverified(certified: Path, saddle: Saddle) -> None:
-    (certified / "certificates" / "dot_product_16.json").unlink()
-    refused(saddle(*QUICK), "certificate of dot_product_16 is missing", "saddle regress dot_product_16")
+    (certified / "certificates" / "stop_test_default.json").unlink()
+    refused(saddle(*QUICK), "certificate of stop_test_default is missing", "saddle regress stop_test_default")
     result = saddle(*QUICK, "--unverified")
     assert result.returncode == 0, result.stderr
     assert "UNVERIFIED" in result.stdout

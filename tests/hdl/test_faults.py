@@ -16,7 +16,8 @@ from cosim.sources import ROOT
 from synth.emit import emit
 from tests.hdl.faults import FAULTS
 
-EFFORT = {"special_function_unit": 0.2, "normalization": 0.2}  # of slow benches; what remains must catch everything
+EFFORTS = (0.1, 1.0)
+"""Most faults show within a tenth of the usual stimulus; only those that do not get all of it."""
 SMALLEST = {block.stem: block.configurations[-1] for block in BLOCKS}
 
 
@@ -55,9 +56,13 @@ def test_regression_catches(stem: str, what: str, old: str, new: str, build: Pat
         pytest.skip("Icarus is not installed")
     block = next(block for block in BLOCKS if block.stem == stem)
     text = broken_verilog(stem, old, new)
-    result = regress(block, SMALLEST[stem], simulators=["icarus"], verilog=text, effort=EFFORT.get(stem, 1.0), max_failures=1)
-    assert result.problems, f"nobody noticed: {what}"
-    assert any("transaction" in problem or "changed from" in problem for problem in result.problems), result.problems
+    seen = ("transaction", "changed from")
+    for effort in EFFORTS:
+        result = regress(block, SMALLEST[stem], simulators=["icarus"], verilog=text, effort=effort, max_failures=1)
+        if any(word in problem for problem in result.problems for word in seen):
+            break
+    else:
+        pytest.fail(f"nobody noticed: {what}; {result.problems}")
     assert result.certificate is None
 
 

@@ -34,7 +34,7 @@ class FixedStream:
 def timing() -> Timing:
     """A made-up timing; no test depends on a real one."""
     return {
-        "dot_product": {"dot": OperationTiming(6, 1)},
+        "processing_element": {"dot": OperationTiming(7, 1), "axpy": OperationTiming(7, 1)},
         "stop_test": {"decide": OperationTiming(3, 1)},
         "draft_pool": {name: OperationTiming(2, 1) for name in POOL_OPERATIONS},
         "operator_mapping": {"map": OperationTiming(2, 1)},

@@ -52,6 +52,17 @@ def test_pim_attention_needs_one_pass_per_query(parameters: Parameters) -> None:
         assert cost.pim_bytes == 2359296 * 16 * queries * 500
 
 
+def test_a_part_of_the_head_that_fills_its_columns_badly_costs_whole_columns(parameters: Parameters) -> None:  # DR-15
+    target, _, machine = models(parameters)
+    narrow = ModelShape(**{**target.model_dump(), "hidden_size": 72 * 80, "head_size": 80})
+    arguments = (16, 16, 8000.0, 8000.0)
+    wide, padded = (
+        CostModel(model, machine, 8, PE).attention(*arguments, on_pim=True, fc_on_pim=True) for model in (target, narrow)
+    )
+    assert padded.pim_bytes == wide.pim_bytes  # 80 dimensions take the columns of 128: 20 per bank, two columns of 16
+    assert padded.pim_macs == wide.pim_macs * 80 / 128
+
+
 def test_pe_interval_of_the_certificate_sets_the_pass(parameters: Parameters) -> None:
     target, _, machine = models(parameters)
     arguments = (16, 16, 8000.0, 8000.0)

@@ -222,7 +222,7 @@ def test_manager_cycles_come_from_the_timing(run: Simulate, timing: Timing) -> N
 
 def test_pe_timing_reaches_the_throughput(run: Simulate, timing: Timing) -> None:
     recorded = load_trace().requests[:10]
-    slow = {**timing, "dot_product": {"dot": OperationTiming(6, 90)}}
+    slow = {**timing, "processing_element": {"dot": OperationTiming(7, 90), "axpy": OperationTiming(7, 90)}}
     assert (
         run("PIM-AD", recorded, batch=8, timing=slow).measurement.throughput_tok_s
         < run("PIM-AD", recorded, batch=8).measurement.throughput_tok_s
