@@ -149,7 +149,7 @@ BLOCKS: tuple[Block, ...] = (
         configurations=(
             Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
             Configuration("default", simulators=("verilator",)),
-            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, icarus_effort=0.1),
+            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, icarus_effort=0.15),
         ),
         parts=(("processing_element_default", 16), ("accumulator_default", 4), ("global_buffer_64", 1)),
     ),
