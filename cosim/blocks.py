@@ -225,7 +225,7 @@ BLOCKS: tuple[Block, ...] = (
         summary="softmax, pass 2: rows and their pairs to probabilities",
         configurations=(
             Configuration("16", {"lanes": 16}, simulators=("verilator",), effort=0.3),
-            Configuration("4", {"lanes": 4}, effort=0.3),
+            Configuration("4", {"lanes": 4}),
         ),
     ),
     Block(

@@ -56,7 +56,7 @@ def test_regression_catches(stem: str, what: str, old: str, new: str, build: Pat
         pytest.skip("Icarus is not installed")
     block = next(block for block in BLOCKS if block.stem == stem)
     text = broken_verilog(stem, old, new)
-    seen = ("transaction", "changed from")
+    seen = ("transaction", "changed from", "hung after")
     for effort in EFFORTS:
         result = regress(block, SMALLEST[stem], simulators=["icarus"], verilog=text, effort=effort, max_failures=1)
         if any(word in problem for problem in result.problems for word in seen):

@@ -205,7 +205,9 @@ async def barrier(dut: Any) -> None:
     await bench.start()
     move: Step = (Command(Op.MOVE_RESULT, axpy=1), [])
     done = await bench.compare([move, (Command(Op.BARRIER), []), (Command(Op.NOTHING), [])], hold_output=60)
-    assert done.accepted[1] > done.answered[-1]
+    assert done.accepted[1] > done.answered[-1], (
+        f"transaction 1: BARRIER taken in cycle {done.accepted[1]}, before the last result in cycle {done.answered[-1]}"
+    )
     assert len(done.answered) == bench.lanes
 
 
