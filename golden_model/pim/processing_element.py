@@ -165,6 +165,7 @@ class ProcessingElement:
         op = check_code("op", op, 2)
         context = check_code("context", context, self.context_bits)
         slot = check_code("slot", slot, self.slot_bits)
+        axpy, first, half = (check_code(name, bit, 1) for name, bit in (("axpy", axpy), ("first", first), ("half", half)))
         if op == Operation.MULTIPLY:
             row, vector = self._codes("row", row), self._codes("vector", vector)
         if context >= self.contexts:
