@@ -38,4 +38,4 @@ benchmark:
 	@$(IN) pytest -q -s -m benchmarks
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile

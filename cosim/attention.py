@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim import blocks
-from cosim.errors import UserError
+from cosim.errors import CheckFailed
 from cosim.files import build_root, write_atomically
 from cosim.harness.compiled import CompiledBlock, Traffic
 from cosim.harness.payloads import words_of
@@ -28,9 +28,11 @@ from golden_model.pim.attention_head import Attention, AttentionHead, Step
 from golden_model.pim.pseudo_channel import Op, PseudoChannel
 from golden_model.pim.special_function_unit import Operation, SpecialFunctionUnit
 
-__all__ = ["SHAPES", "Measured", "Shape", "golden_attention", "run_shape"]
+__all__ = ["LARGEST", "SHAPES", "Measured", "Shape", "golden_attention", "run_shape"]
 
 Codes = npt.NDArray[np.uint16]
+LARGEST = 1 << 27
+"""Tokens x dimensions x queries; the golden model takes about 14 us per unit of 1."""
 
 
 @dataclass(frozen=True)
@@ -167,19 +169,22 @@ def run_shape(shape: Shape, *, seed: int = 1, root: Path | None = None) -> Measu
 
     Raises
     ------
-    UserError
-        When a code differs; the message names the first one.
+    CheckFailed
+        When a code differs, or the RTL hangs or breaks its handshake; the message says where.
     """
     q, k, v = draw(shape, seed)
-    golden = golden_attention(shape, q, k, v)
     rtl = _Rtl(shape.contexts, root)
+    golden = golden_attention(shape, q, k, v)
     started = time.monotonic()
-    got = shape.head(rtl.channel_fields.words).compute(q, k, v, channel=rtl.run_channel, unit=rtl.run_unit)
+    try:
+        got = shape.head(rtl.channel_fields.words).compute(q, k, v, channel=rtl.run_channel, unit=rtl.run_unit)
+    except AssertionError as error:  # of the compiled driver
+        raise CheckFailed(f"{shape.name}: {error}") from None
     seconds = time.monotonic() - started
     for name, ours, theirs in zip(Attention._fields, got, golden, strict=True):
         if wrong := np.argwhere(ours != theirs).tolist():
             place = tuple(wrong[0])
-            raise UserError(
+            raise CheckFailed(
                 f"{shape.name}: {len(wrong)} {name} differ, first {place}: got {ours[place]:#06x}, "
                 f"expected {theirs[place]:#06x}"
             )

@@ -16,7 +16,7 @@ import typer
 
 from cosim import blocks
 from cosim.console import progress, say
-from cosim.errors import UserError
+from cosim.errors import CheckFailed, UserError
 from golden_model.params import ParameterError, check_range
 
 __all__ = ["main"]
@@ -181,23 +181,33 @@ def attention(
         Optional[int], typer.Option(parser=_whole("--tokens", 1, 131072), metavar="N", help="Cached tokens, 1 to 131072.")
     ] = None,
     head_dim: Annotated[
-        int, typer.Option(parser=_whole("--head-dim", 1, 512), metavar="N", help="Dimensions of the head, 1 to 512.")
-    ] = 128,
+        Optional[int],
+        typer.Option(parser=_whole("--head-dim", 1, 256), metavar="N", help="Dimensions, 1 to 256 [default: 128]."),
+    ] = None,
     queries: Annotated[
-        int, typer.Option(parser=_whole("--queries", 1, 64), metavar="N", help="Query heads that share K and V, 1 to 64.")
-    ] = 1,
+        Optional[int],
+        typer.Option(parser=_whole("--queries", 1, 64), metavar="N", help="Query heads of this KV head, 1 to 64 [default: 1]."),
+    ] = None,
     pseudo_channels: Annotated[
-        int, typer.Option(parser=_whole("--pseudo-channels", 1, 64), metavar="N", help="Pseudo-channels of the head, 1 to 64.")
-    ] = 1,
+        Optional[int],
+        typer.Option(parser=_whole("--pseudo-channels", 1, 64), metavar="N", help="Pseudo-channels, 1 to 64 [default: 1]."),
+    ] = None,
     seed: Annotated[Optional[int], _seed("Seed of q, K and V [default: 1].")] = None,
 ) -> None:
     """Run attention heads on the RTL, compare them with the golden models, write their cycles into certificates.
 
     Without --tokens: head sizes 64 and 128, 1 to 1,000 tokens, 1 and 8 queries.
     """
-    from cosim.attention import SHAPES, Shape, run_shape
+    from cosim.attention import LARGEST, SHAPES, Shape, run_shape
 
-    shapes = SHAPES if tokens is None else (Shape(tokens, head_dim, queries, pseudo_channels),)
+    if tokens is None and (head_dim or queries or pseudo_channels):
+        raise UserError("--head-dim, --queries and --pseudo-channels need --tokens; without it the listed shapes run")
+    shapes = SHAPES if tokens is None else (Shape(tokens, head_dim or 128, queries or 1, pseudo_channels or 1),)
+    for shape in shapes:
+        size = shape.tokens * shape.head_dim * shape.queries
+        if size > LARGEST:
+            reason = "the golden model, in Python, would take more than half an hour"
+            raise UserError(f"tokens x head-dim x queries must be at most {LARGEST:,}, not {size:,}: {reason}")
     lines = []
     with progress("attention") as tick:
         for number, shape in enumerate(shapes):
@@ -257,6 +267,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (UserError, ParameterError) as error:
         say(f"saddle: {error}")
         code = 2
+    except CheckFailed as error:
+        say(f"saddle: {error}")
+        code = 1
     except (KeyboardInterrupt, typer.Abort):
         say("saddle: interrupted")
         code = 130

@@ -20,14 +20,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from golden_model.params import ParameterError, check_range
+from golden_model.params import ParameterError, check_power_of_two, check_range
 from golden_model.pim.kv_mapping import KvMapping
+from golden_model.pim.processing_element import MAX_CONTEXTS
 from golden_model.pim.pseudo_channel import Command, Op
 from golden_model.pim.softmax_pair import PAIR_FIELDS
 from golden_model.pim.special_function_unit import Operation, SpecialFunctionUnit
 
-__all__ = ["Attention", "AttentionHead", "Channel", "FunctionUnit", "Step"]
+__all__ = ["MAX_HEAD_DIM", "Attention", "AttentionHead", "Channel", "FunctionUnit", "Step"]
 
+MAX_HEAD_DIM = 256
+"""16 slots of the special function unit times 16 lanes."""
 Codes = npt.NDArray[np.uint16]
 Step = tuple[Command, list[int]]
 """A command, and the columns of the 16 banks if it is a MAC."""
@@ -51,15 +54,15 @@ class AttentionHead:
     Parameters
     ----------
     head_dim, tokens
-        Shape of K and V.
+        Shape of K and V; 1 to 256 dimensions, so that all pieces of an output have a slot of the special function unit.
     queries
         Query heads that share it, 1 to 64.
     pseudo_channels
         Pseudo-channels that hold it.
     contexts
-        Contexts of the processing elements: so many queries share one read of a column.
+        Contexts of the processing elements, 1 to 16: so many queries share one read of a column.
     words
-        Words per half of the global buffer.
+        Words per half of the global buffer, a power of two from 4 to 4096.
     lanes
         FP16 numbers per column.
     """
@@ -75,6 +78,10 @@ class AttentionHead:
         words: int = 64,
         lanes: int = 16,
     ) -> None:
+        tokens = check_range("tokens", tokens, 1, 131072)
+        check_range("head_dim", head_dim, 1, MAX_HEAD_DIM)
+        contexts = check_range("contexts", contexts, 1, MAX_CONTEXTS)
+        check_power_of_two("words", words, 4, 4096)
         self.mapping = KvMapping(head_dim=head_dim, capacity=tokens, pseudo_channels=pseudo_channels, lanes=lanes)
         self.head_dim, self.tokens, self.lanes, self.words = head_dim, tokens, lanes, words
         self.queries = check_range("queries", queries, 1, 64)
@@ -102,6 +109,8 @@ class AttentionHead:
         """
         for name, codes, shape in (("q", q, (self.queries, self.head_dim)), ("k", k, (self.tokens, self.head_dim)),
                                    ("v", v, (self.tokens, self.head_dim))):  # fmt: skip
+            if not isinstance(codes, np.ndarray):
+                raise ParameterError(f"{name} must be an array of uint16 codes, not {type(codes).__name__}")
             if codes.dtype != np.uint16 or codes.shape != shape:
                 raise ParameterError(f"{name} must have shape {shape} of uint16 codes, not {codes.shape} of {codes.dtype}")
         scores = np.zeros((self.queries, self.tokens), np.uint16)

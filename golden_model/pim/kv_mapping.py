@@ -196,8 +196,8 @@ class KvMapping:
         return self._group - (group == self._groups - 1) * (self._groups * self._group - self.chunks)
 
     def _split(self, token: Index, dim: Index) -> tuple[Index, ...]:
-        self._check("token", token, self.capacity)
-        self._check("dim", dim, self.head_dim)
+        token = self._check("token", token, self.capacity)
+        dim = self._check("dim", dim, self.head_dim)
         slice_, step = token % self.slices, token // self.slices
         part = dim % self.dims_per_bank
         return (
@@ -206,12 +206,13 @@ class KvMapping:
         )  # fmt: skip
 
     @staticmethod
-    def _check(name: str, value: Index, limit: int) -> None:
-        if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "iu" or value.size and not (0 <= value.min() and value.max() < limit):
-                raise ParameterError(f"{name} must be an array of integers in [0, {limit - 1}]")
-        else:
-            check_range(name, value, 0, limit - 1)
+    def _check(name: str, value: Index, limit: int) -> Index:
+        """Return a number as a Python int, or an array as int64: narrow integers would wrap around in the products."""
+        if not isinstance(value, np.ndarray):
+            return check_range(name, value, 0, limit - 1)
+        if value.dtype.kind not in "iu" or value.size and not (0 <= value.min() and value.max() < limit):
+            raise ParameterError(f"{name} must be an array of integers in [0, {limit - 1}]")
+        return value.astype(np.int64)
 
     def element(self, place: Place, tokens: int | None = None) -> Element | None:
         """Return the element at ``place`` while the head has ``tokens`` tokens (default: all of the capacity), or None."""
@@ -221,8 +222,8 @@ class KvMapping:
     def elements(self, places: Place, tokens: int | None = None) -> Element:
         """Return the elements at arrays of places; all fields are -1 where there is none."""
         limits = (self.pseudo_channels, self.bank_groups, self.banks, self.rows_per_bank, self.columns_per_row, self.lanes)
-        for name, field, limit in zip(Place._fields, places, limits, strict=True):
-            self._check(name, field, limit)
+        fields = zip(Place._fields, places, limits, strict=True)
+        places = Place(*(self._check(name, np.asarray(field), limit) for name, field, limit in fields))
         row = places.row - self.base_row
         is_value = row >= self.key_rows
         group, value_row = np.divmod(row - self.key_rows, self.value_rows_per_group)
@@ -270,7 +271,7 @@ class KvMapping:
 
         The word of a bank and chunk is ``query * words_per_query + chunk * banks + bank``.
         """
-        self._check("dim", dim, self.head_dim)
+        dim = self._check("dim", dim, self.head_dim)
         bank, part = dim // self.dims_per_bank, dim % self.dims_per_bank
         return BufferPlace(query * self.words_per_query + part // self.lanes * self.banks + bank, part % self.lanes)
 
@@ -279,7 +280,7 @@ class KvMapping:
 
         The bank groups' scores of one step are neighbours; with 16 lanes and 4 bank groups a word holds four steps.
         """
-        self._check("token", token, self.capacity)
+        token = self._check("token", token, self.capacity)
         steps_per_word = self.lanes // self.bank_groups
         bank_group, step = token % self.slices % self.bank_groups, token // self.slices
         return BufferPlace(step // steps_per_word, step % steps_per_word * self.bank_groups + bank_group)

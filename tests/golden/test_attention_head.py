@@ -80,3 +80,13 @@ def test_shapes_are_checked() -> None:
         AttentionHead(head_dim=128, tokens=4, words=4)
     with pytest.raises(ParameterError, match=r"queries must be an integer in \[1, 64\], not 0"):
         AttentionHead(head_dim=64, tokens=4, queries=0)
+    for name, value, text in (
+        ("head_dim", 257, r"head_dim must be an integer in \[1, 256\], not 257"),
+        ("tokens", 0, r"tokens must be an integer in \[1, 131072\], not 0"),
+        ("contexts", 0, r"contexts must be an integer in \[1, 16\], not 0"),
+        ("words", 96, r"words must be a power of two in \[4, 4096\], not 96"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            AttentionHead(**({"head_dim": 64, "tokens": 4} | {name: value}))
+    with pytest.raises(ParameterError, match="q must be an array of uint16 codes, not list"):
+        head.compute([], codes, codes, channel=lambda *_: [], unit=lambda _: [])  # type: ignore[arg-type]

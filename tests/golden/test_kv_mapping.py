@@ -258,3 +258,12 @@ def test_indices_are_checked() -> None:
     ):
         with pytest.raises(ParameterError, match=message):
             call()
+
+
+def test_narrow_integers_do_not_wrap_around() -> None:
+    mapping = KvMapping(head_dim=512, capacity=131072, pseudo_channels=1)
+    narrow = mapping.key_place(np.array([65535], np.uint16), np.array([100], np.uint16))
+    assert [int(field[0]) for field in narrow] == list(mapping.key_place(65535, 100))
+    place = mapping.key_place(65535, 100)
+    small = mapping.elements(Place(*(np.array([field], np.int16) for field in place)))
+    assert (int(small.token[0]), int(small.dim[0])) == (65535, 100)

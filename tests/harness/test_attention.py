@@ -9,7 +9,7 @@ import pytest
 
 from cosim import attention
 from cosim.attention import Shape, run_shape
-from cosim.errors import UserError
+from cosim.errors import CheckFailed
 from cosim.harness.toolchain import find_simulator
 
 pytestmark = [pytest.mark.rtl, pytest.mark.skipif(find_simulator("verilator") is None, reason="Verilator is not installed")]
@@ -35,5 +35,5 @@ def test_a_difference_is_named(build: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return result
 
     monkeypatch.setattr(attention, "golden_attention", off_by_one)
-    with pytest.raises(UserError, match=r"1 probabilities differ, first \(0, 5\): got 0x"):
+    with pytest.raises(CheckFailed, match=r"1 probabilities differ, first \(0, 5\): got 0x"):
         run_shape(Shape(33, 64), seed=2)
