@@ -261,7 +261,12 @@ def synth(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every expected error is one line on standard error."""
     command: Any = typer.main.get_command(app)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        for before, value in zip(["", *given], given, strict=False):
+            if not value or (value.startswith("--") and value.endswith("=")):
+                option = value.rstrip("=") or (before if before.startswith("-") else "an argument")
+                raise UserError(f"{option} must not be empty")
         code = command.main(args=arguments, prog_name="saddle", standalone_mode=False)
         sys.stdout.flush()
     except (UserError, ParameterError) as error:

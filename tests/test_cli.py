@@ -21,7 +21,7 @@ def run_ok(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("verb", ["", "verilog", "regress", "evaluate", "numerics"])
+@pytest.mark.parametrize("verb", ["", "verilog", "regress", "evaluate", "attention", "synth", "numerics"])
 def test_help(verb: str, saddle: Saddle) -> None:
     text = run_ok(saddle(*verb.split(), "--help"))
     assert "Usage: saddle" in text
@@ -36,6 +36,11 @@ BAD = [
     (("regress", "--effort", "0"), ("--effort", "0", "[0.001, 1000]")),
     (("regress", "--simulator", "vcs"), ("'vcs'", "verilator", "icarus")),
     (("numerics", "--vectors", "0"), ("--vectors", "0", "[1, 4096]")),
+    (("numerics", "--out", ""), ("--out", "must not be empty")),
+    (("verilog", "--out="), ("--out", "must not be empty")),
+    (("attention", "--tokens", "1", "--head-dim", "257"), ("--head-dim", "257", "[1, 256]")),
+    (("attention", "--head-dim", "64"), ("--head-dim", "need --tokens")),
+    (("attention", "--tokens", "131072", "--queries", "64"), ("134,217,728", "1,073,741,824")),
     (("evaluate", "--batch", "-3"), ("--batch", "-3", "[1, 128]")),
     (("evaluate", "--batch", "1000"), ("--batch", "1000", "[1, 128]")),
     (("evaluate", "--system", "SADLE"), ("SADLE", "SADDLE")),
