@@ -147,9 +147,9 @@ BLOCKS: tuple[Block, ...] = (
         area="pim",
         summary="decoder of PIM commands, global buffer, 16 processing elements, accumulators",
         configurations=(
-            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",)),
-            Configuration("default", simulators=("verilator",)),
-            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, icarus_effort=0.15),
+            Configuration("contexts_8", {"contexts": 8}, simulators=("verilator",), effort=0.25),
+            Configuration("default", simulators=("verilator",), effort=0.25),
+            Configuration("lanes_4", {"lanes": 4, "contexts": 2, "words": 16}, effort=0.25, icarus_effort=0.4),
         ),
         parts=(("processing_element_default", 16), ("accumulator_default", 4), ("global_buffer_64", 1)),
     ),

@@ -112,7 +112,7 @@ async def random_programs(dut: Any, source: str, sink: str) -> None:
     """Programs of all commands with adversarial operands; commands, columns and results stall on their own."""
     bench = Bench(dut)
     await bench.start()
-    effort = record.settings()["effort"] // 4
+    effort = record.settings()["effort"]
     await bench.compare(list(bench.drawn(effort * (4 if source == sink == "none" else 1))), source=source, sink=sink)
 
 
