@@ -16,7 +16,7 @@ from golden_model.arithmetic.formats import FP16, FP32
 from golden_model.arithmetic.fp16_rounder import Fp16Rounder
 from golden_model.arithmetic.fp32_adder import Fp32Adder
 from golden_model.layouts import Fields
-from golden_model.params import ParameterError, check_code, check_range
+from golden_model.params import ParameterError, check_code, check_power_of_two
 from golden_model.pim.vector_beat import check_lanes
 
 __all__ = ["PartialSum"]
@@ -35,9 +35,7 @@ class PartialSum:
 
     def __init__(self, *, lanes: int = 16, slots: int = 16) -> None:
         self.lanes = check_lanes(lanes)
-        self.slots = check_range("slots", slots, 2, 64)
-        if self.slots & (self.slots - 1):
-            raise ParameterError(f"slots must be a power of two, not {slots!r}")
+        self.slots = check_power_of_two("slots", slots, 2, 64)
         self._adder, self._rounder = Fp32Adder(), Fp16Rounder()
         self._sums: dict[int, list[int]] = {}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from golden_model.arithmetic.formats import FP16
 from golden_model.layouts import Fields
-from golden_model.params import ParameterError, check_code, check_range
+from golden_model.params import ParameterError, check_code, check_power_of_two, check_range
 
 __all__ = [
     "LONGEST_ROW", "check_lanes", "codes_of_beats", "count_bits", "input_fields", "output_fields", "row_to_beats",
@@ -27,12 +27,9 @@ def check_lanes(lanes: object) -> int:
     >>> check_lanes(12)
     Traceback (most recent call last):
     ...
-    golden_model.params.ParameterError: lanes must be a power of two, not 12
+    golden_model.params.ParameterError: lanes must be a power of two in [4, 16], not 12
     """
-    count = check_range("lanes", lanes, 4, 16)
-    if count & (count - 1):
-        raise ParameterError(f"lanes must be a power of two, not {lanes!r}")
-    return count
+    return check_power_of_two("lanes", lanes, 4, 16)
 
 
 def count_bits(lanes: int) -> int:

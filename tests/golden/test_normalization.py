@@ -188,7 +188,7 @@ def test_scalars_of_another_row() -> None:
 
 def test_parameters_and_rows_are_checked() -> None:
     unit, row = Normalization(lanes=4), np.zeros(4, np.uint16)
-    with pytest.raises(ParameterError, match="lanes must be a power of two, not 12"):
+    with pytest.raises(ParameterError, match=r"lanes must be a power of two in \[4, 16\], not 12"):
         Normalization(lanes=12)
     with pytest.raises(ParameterError, match=r"epsilon must be an integer in \[0, 4294967295\], not -1"):
         unit.normalise(row, row, row, epsilon=-1, rms=False)

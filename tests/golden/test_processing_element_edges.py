@@ -210,7 +210,7 @@ def test_fields() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        *(({"lanes": n}, rf"lanes must be .* in \[2, 64\], not {n}") for n in (0, 1, 65, 128)),
+        *(({"lanes": n}, rf"lanes must be a power of two in \[2, 64\], not {n}") for n in (0, 1, 65, 128)),
         *(({"lanes": n}, rf"lanes must be a power of two in \[2, 64\], not {n}") for n in (3, 12, 63)),
         *(({"contexts": n}, rf"contexts must be an integer in \[1, 16\], not {n}") for n in (-1, 0, 17)),
         *(({"align_frac_bits": n}, rf"align_frac_bits must be an integer in \[20, 78\], not {n}") for n in (19, 79)),

@@ -234,6 +234,6 @@ def test_pairs_that_are_not_the_rows_own_cannot_exceed_one() -> None:
 def test_checks() -> None:
     with pytest.raises(ParameterError, match="codes must be an array of uint16, not of float16"):
         BLOCK.row_many(np.zeros(3, np.float16), Pair())
-    with pytest.raises(ParameterError, match=r"lanes must be an integer in \[4, 16\], not 32"):
+    with pytest.raises(ParameterError, match=r"lanes must be a power of two in \[4, 16\], not 32"):
         SoftmaxNormalizer(lanes=32)
     assert [name for name, _ in BLOCK.operand_fields[-3:]] == ["maximum", "sum", "invalid"]

@@ -179,7 +179,7 @@ def test_fields_and_checks() -> None:
     assert BLOCK.operand_fields[:3] == (("merge", 1), ("last", 1), ("count", 5))
     for pair in (Pair(), Pair(-94505, 1 << 40), Pair(94504, LARGEST_SUM, 1)):
         assert from_fields(to_fields(pair)) == pair
-    with pytest.raises(ParameterError, match="lanes must be a power of two, not 6"):
+    with pytest.raises(ParameterError, match=r"lanes must be a power of two in \[4, 16\], not 6"):
         SoftmaxStatistics(lanes=6)
     with pytest.raises(ParameterError, match="codes must be a row of uint16, not float16"):
         BLOCK.row_many(np.zeros(3, np.float16))
