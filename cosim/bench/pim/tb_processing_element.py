@@ -94,7 +94,7 @@ async def directed_specials(dut: Any) -> None:
 
     def check(*sums: dict[int, tuple[int, int]]) -> None:
         for number, pairs in enumerate(sums):
-            beats.append(bench.in_lanes(pairs, first=number == 0))
+            beats.append(bench.in_lanes(pairs, first=int(number == 0)))
         beats.extend({"op": Operation.READ, "half": half} for half in (0, 1))
 
     pairs = ((INF, 0), (0, INF), (INF, MINUS), (NAN, 0), (0, NAN), (INF, ONE), (ONE, INF | MINUS), (1, 1),
@@ -123,7 +123,7 @@ async def directed_axpy(dut: Any) -> None:
         vector = [MINUS] * bench.lanes
         vector[slot] = (ONE + slot, INF, MINUS | TWO, NAN, 1)[slot % 5]
         row = [(ONE | lane, INF, 0, MINUS | 3, MAX_FINITE)[(lane + slot) % 5] for lane in range(bench.lanes)]
-        beats.append({"op": Operation.MULTIPLY, "axpy": 1, "first": slot % 3 == 0, "slot": slot, "row": row, "vector": vector})
+        beats.append({"op": Operation.MULTIPLY, "axpy": 1, "first": int(slot % 3 == 0), "slot": slot, "row": row, "vector": vector})
         beats += [{"op": Operation.READ, "axpy": 1, "slot": lane, "half": lane % 2} for lane in range(bench.lanes)]
     await bench.compare(beats)
 
@@ -164,7 +164,7 @@ async def timing(dut: Any) -> None:
     lanes = [ONE] * bench.lanes
     multiply = {"op": Operation.MULTIPLY, "row": lanes, "vector": lanes}
     for operation, axpy in (("dot", 0), ("axpy", 1)):
-        beats = [{**multiply, "axpy": axpy, "first": number == 0} for number in range(64)]
+        beats = [{**multiply, "axpy": axpy, "first": int(number == 0)} for number in range(64)]
         done = await bench.compare([*beats, {"op": Operation.READ, "axpy": axpy}])
         interval = done.interval(done.accepted)
         record.timing(operation, latency_cycles=done.answered[0] - done.accepted[-1], interval_cycles=interval)
