@@ -84,7 +84,7 @@ class BankGroup:
         active
             Bit b lets bank b act.
         rows, vectors
-            One word of ``lanes`` FP16 codes per bank.
+            One word of ``lanes`` FP16 codes per bank; each must fit, of the banks that do not act too.
         """
         active = check_code("active", active, BANKS)
         if op == Operation.READ:
@@ -93,6 +93,8 @@ class BankGroup:
         for name, words in (("rows", rows), ("vectors", vectors)):
             if multiplies and len(words) != BANKS:
                 raise ParameterError(f"{name} must have {BANKS} elements, not {len(words)}")
+            for bank, word in enumerate(words if multiplies else ()):
+                check_code(f"{name}[{bank}]", word, self.word_bits)
         for bank, element in enumerate(self.elements):
             if active >> bank & 1:
                 row, vector = (split_word(words[bank], self.lanes) if multiplies else [] for words in (rows, vectors))

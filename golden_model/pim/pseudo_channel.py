@@ -43,10 +43,13 @@ from golden_model.pim.bank_group import BANKS, BankGroup
 from golden_model.pim.global_buffer import GlobalBuffer
 from golden_model.pim.processing_element import Operation
 
-__all__ = ["BANK_GROUPS", "Command", "Op", "PseudoChannel"]
+__all__ = ["BANK_GROUPS", "MAX_WORDS", "Command", "Op", "PseudoChannel"]
 
 BANK_GROUPS = 4
 """Bank groups per pseudo-channel; as many as banks per group, so that four accumulators serve both directions."""
+
+MAX_WORDS = 4096
+"""Words of the largest half of a global buffer."""
 
 
 class Op(IntEnum):
@@ -90,7 +93,7 @@ class PseudoChannel:
     """
 
     def __init__(self, *, lanes: int = 16, contexts: int = 1, align_frac_bits: int = 28, words: int = 64) -> None:
-        self.words = check_power_of_two("words", words, 16, 4096)
+        self.words = check_power_of_two("words", words, 16, MAX_WORDS)
         self.lanes = check_power_of_two("lanes", lanes, 2, 32)
         self.groups = [
             BankGroup(lanes=lanes, contexts=contexts, align_frac_bits=align_frac_bits) for _ in range(BANK_GROUPS)
@@ -149,7 +152,7 @@ class PseudoChannel:
         command
             What to do.
         columns
-            For a MAC: 16 words, as in :attr:`column_fields`.
+            For a MAC: 16 words, as in :attr:`column_fields`; each must fit.
 
         >>> channel = PseudoChannel()
         >>> for word in range(4):
@@ -171,6 +174,7 @@ class PseudoChannel:
         elif op in (Op.MAC_ALL_BANKS, Op.MAC_SAME_BANK):
             if len(columns) != BANK_GROUPS * BANKS:
                 raise ParameterError(f"columns must have {BANK_GROUPS * BANKS} elements, not {len(columns)}")
+            columns = [check_code(f"columns[{number}]", column, self.word_bits) for number, column in enumerate(columns)]
             self._multiply(command, columns)
         elif op == Op.CLEAR:
             for context in self._contexts(command):

@@ -130,6 +130,13 @@ def test_bad_input_is_refused() -> None:
     channel = PseudoChannel()
     with pytest.raises(ParameterError, match=r"columns must have 16 elements, not 3"):
         channel.execute(Command(Op.MAC_ALL_BANKS), [0, 0, 0])
+    for wide in (1 << 256, -1):
+        with pytest.raises(ParameterError, match=rf"^columns\[15\] must be an integer in \[0, {(1 << 256) - 1}\], not {wide}$"):
+            channel.execute(Command(Op.MAC_SAME_BANK, bank=0), [0] * 15 + [wide])
+    for name in ("rows", "vectors"):
+        words = {"rows": [0] * 4, "vectors": [0] * 4, name: [0, 0, 1 << 64, 0]}
+        with pytest.raises(ParameterError, match=rf"^{name}\[2\] must be an integer in \[0, {(1 << 64) - 1}\]"):
+            BankGroup(lanes=4).step(Operation.MULTIPLY, active=0b0001, **words)
     with pytest.raises(ParameterError, match=r"op must be an integer in \[0, 7\], not 8"):
         channel.execute(Command(8))
     with pytest.raises(UndefinedWordError):
