@@ -106,7 +106,10 @@ class SpecialFunctionUnit:
 
     def _answer(self, operation: Operation, item: Mapping[str, int], epsilon: int) -> dict[str, int] | None:
         if operation == Operation.SUM:
-            singles = {f"a_{k}": item[f"a_{k}"] | item[f"b_{k}"] << FP16.width for k in range(self.lanes)}
+            low, high = (
+                [check_code(f"{side}_{k}", item[f"{side}_{k}"], FP16.width) for k in range(self.lanes)] for side in "ab"
+            )
+            singles = {f"a_{k}": low[k] | high[k] << FP16.width for k in range(self.lanes)}
             total = self.sums.accept({name: item[name] for name in ("first", "last", "slot")} | singles)
             return None if total is None else total | {"last": 1, "count": self.lanes}
         if operation == Operation.ADD:

@@ -123,6 +123,13 @@ def test_codes_without_meaning_have_no_answer(unit: SpecialFunctionUnit) -> None
         unit.accept(item(unit, 16), 0)
 
 
+@pytest.mark.parametrize("name", ["a_1", "b_3"])
+@pytest.mark.parametrize("code", [-1, 0x10000])
+def test_halves_of_a_sum_that_do_not_fit_are_refused(unit: SpecialFunctionUnit, name: str, code: int) -> None:
+    with pytest.raises(ParameterError, match=rf"^{name} must be an integer in \[0, 65535\], not {code}$"):
+        unit.accept(item(unit, Operation.SUM, **{name: code}), 0)
+
+
 def test_parameters_and_fields() -> None:
     with pytest.raises(ParameterError, match=r"lanes must be a power of two in \[4, 16\], not 12"):
         SpecialFunctionUnit(lanes=12)
