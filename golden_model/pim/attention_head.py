@@ -23,7 +23,7 @@ import numpy.typing as npt
 from golden_model.params import ParameterError, check_power_of_two, check_range
 from golden_model.pim.kv_mapping import KvMapping
 from golden_model.pim.processing_element import MAX_CONTEXTS
-from golden_model.pim.pseudo_channel import Command, Op
+from golden_model.pim.pseudo_channel import MAX_WORDS, Command, Op
 from golden_model.pim.softmax_pair import PAIR_FIELDS
 from golden_model.pim.special_function_unit import Operation, SpecialFunctionUnit
 
@@ -81,7 +81,7 @@ class AttentionHead:
         tokens = check_range("tokens", tokens, 1, 131072)
         check_range("head_dim", head_dim, 1, MAX_HEAD_DIM)
         contexts = check_range("contexts", contexts, 1, MAX_CONTEXTS)
-        check_power_of_two("words", words, 4, 4096)
+        check_power_of_two("words", words, 4, MAX_WORDS)
         self.mapping = KvMapping(head_dim=head_dim, capacity=tokens, pseudo_channels=pseudo_channels, lanes=lanes)
         self.head_dim, self.tokens, self.lanes, self.words = head_dim, tokens, lanes, words
         self.queries = check_range("queries", queries, 1, 64)

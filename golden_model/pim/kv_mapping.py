@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from golden_model.params import ParameterError, check_range
+from golden_model.pim.pseudo_channel import MAX_WORDS
 
 __all__ = ["BufferPlace", "Element", "KvMapping", "Place", "Read"]
 
@@ -141,14 +142,15 @@ class KvMapping:
             )
         self.value_row = self.base_row + self.key_rows
 
-    # Sizes, for a number of tokens.
+    # Sizes, for a number of tokens from 0 to the capacity; more have no rows and are refused.
 
     def steps(self, tokens: int) -> int:
         """Return the size of the largest slice, which is the length of the lockstep."""
-        return _ceil_div(tokens, self.slices)
+        return _ceil_div(check_range("tokens", tokens, 0, self.capacity), self.slices)
 
     def slice_sizes(self, tokens: int) -> npt.NDArray[np.int64]:
         """Return the tokens of every slice, shape (pseudo_channels, bank_groups); they differ by at most one."""
+        tokens = check_range("tokens", tokens, 0, self.capacity)
         first = np.arange(self.slices).reshape(self.pseudo_channels, self.bank_groups)
         return np.maximum((tokens - first + self.slices - 1) // self.slices, 0)
 
@@ -246,18 +248,21 @@ class KvMapping:
 
     def key_schedule(self, tokens: int) -> Iterator[Read]:
         """Iterate over the reads of q K^T: a score is complete after the last chunk of its step."""
-        for index in range(self.columns_read(tokens)):
-            row, column = divmod(index, self.columns_per_row)
-            yield Read(self.base_row + row, column, *divmod(index, self.chunks))
+        per_row, reads = self.columns_per_row, self.columns_read(tokens)  # refused now, not at the first read
+        return (
+            Read(self.base_row + index // per_row, index % per_row, *divmod(index, self.chunks)) for index in range(reads)
+        )
 
     def value_schedule(self, tokens: int) -> Iterator[Read]:
         """Iterate over the reads of s V: the outputs of a group of chunks are complete after its last step."""
-        for group in range(self._groups):
-            first = self.value_row + group * self.value_rows_per_group
-            width = self._width(group)
-            for index in range(self.steps(tokens) * width):
-                row, column = divmod(index, self.columns_per_row)
-                yield Read(first + row, column, index // width, index % width + group * self._group)
+        per_row, steps = self.columns_per_row, self.steps(tokens)
+        firsts = range(self.value_row, self.value_row + self._groups * self.value_rows_per_group, self.value_rows_per_group)
+        return (
+            Read(first + index // per_row, index % per_row, index // width, index % width + group * self._group)
+            for group, first in enumerate(firsts)
+            for width in [self._width(group)]
+            for index in range(steps * width)
+        )
 
     # What the global buffer holds.
 
@@ -269,8 +274,10 @@ class KvMapping:
     def query_place(self, dim: Index, query: int = 0) -> BufferPlace:
         """Return where q[dim] of a query lies in the buffer: the words that the banks need for one read are neighbours.
 
-        The word of a bank and chunk is ``query * words_per_query + chunk * banks + bank``.
+        The word of a bank and chunk is ``query * words_per_query + chunk * banks + bank``; queries that no buffer can hold
+        are refused.
         """
+        query = check_range("query", query, 0, MAX_WORDS // self.words_per_query - 1)
         dim = self._check("dim", dim, self.head_dim)
         bank, part = dim // self.dims_per_bank, dim % self.dims_per_bank
         return BufferPlace(query * self.words_per_query + part // self.lanes * self.banks + bank, part % self.lanes)

@@ -255,9 +255,25 @@ def test_indices_are_checked() -> None:
         (lambda: m.element(Place(64, 0, 0, 0, 0, 0)), r"pseudo_channel must be an array of integers in \[0, 63\]"),
         (lambda: m.query_place(80), r"dim must be an integer in \[0, 79\], not 80"),
         (lambda: m.probability_place(-1), r"token must be an integer in \[0, 99\], not -1"),
+        (lambda: m.key_schedule(101), r"tokens must be an integer in \[0, 100\], not 101"),
+        (lambda: m.value_schedule(101), r"tokens must be an integer in \[0, 100\], not 101"),
+        (lambda: m.value_schedule(-1), r"tokens must be an integer in \[0, 100\], not -1"),
+        (lambda: m.steps(101), r"tokens must be an integer in \[0, 100\], not 101"),
+        (lambda: m.slice_sizes(101), r"tokens must be an integer in \[0, 100\], not 101"),
+        (lambda: m.value_rows_opened(101), r"tokens must be an integer in \[0, 100\], not 101"),
+        (lambda: m.query_place(0, -1), r"query must be an integer in \[0, 511\], not -1"),
+        (lambda: m.query_place(0, 512), r"query must be an integer in \[0, 511\], not 512"),
     ):
         with pytest.raises(ParameterError, match=message):
             call()
+    assert m.query_place(79, 511).word == 4095
+
+
+def test_schedules_end_with_the_rows() -> None:
+    m = KvMapping(head_dim=80, capacity=100, base_row=3)
+    for schedule in (m.key_schedule, m.value_schedule):
+        assert list(schedule(0)) == []
+        assert max(read.row for read in schedule(100)) < m.base_row + m.rows
 
 
 def test_narrow_integers_do_not_wrap_around() -> None:
