@@ -68,6 +68,15 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _folder(out: Path | None, default: str) -> Path:
+    """Return where a verb writes, after finding out, before any work, that it can."""
+    from cosim.files import build_root, check_folder
+
+    place = out or build_root() / default
+    check_folder("--out" if out else "BUILD", place)
+    return place
+
+
 def _chosen(names: list[str] | None) -> list[tuple[blocks.Block, blocks.Configuration]]:
     found = [job for name in names or ["all"] for job in blocks.find(name)]
     return [job for job in blocks.jobs() if job in found]
@@ -79,11 +88,9 @@ def verilog(
     out: Annotated[Optional[Path], typer.Option(help="Folder to write to [default: BUILD/verilog].")] = None,
 ) -> None:
     """Write the Verilog of blocks, with a manifest of ports, parameters and hashes."""
-    from cosim.files import build_root
     from cosim.verilog import write_verilog
 
-    place = out or build_root() / "verilog"
-    chosen = _chosen(names)
+    chosen, place = _chosen(names), _folder(out, "verilog")
     with progress("verilog") as tick:
         for line in write_verilog(chosen, place, tick):
             print(line)
@@ -111,8 +118,10 @@ def regress(
     if not 0.001 <= effort <= 1000:
         raise ParameterError(f"--effort must be a number in [0.001, 1000], not {effort}")
 
+    chosen = _chosen(names)
+    _folder(None, "certificates")
     failed = run_and_print(
-        _chosen(names), simulator=simulator, seed=seed, only=test, effort=effort, waves=waves, force=force,
+        chosen, simulator=simulator, seed=seed, only=test, effort=effort, waves=waves, force=force,
         workers=jobs or _cores(),
     )
     raise typer.Exit(1 if failed else 0)
@@ -140,13 +149,12 @@ def evaluate(
     jobs: Jobs = None,
 ) -> None:
     """Evaluate system throughput from the golden Manager and the certified cycles."""
-    from cosim.files import build_root
     from cosim.system.command import evaluate_and_print
 
-
+    place = _folder(out, "evaluation")
     with progress("evaluate") as tick:
         lines = evaluate_and_print(
-            out or build_root() / "evaluation",
+            place,
             config=config, systems=system, batches=batch, trace=trace, seed=seed,
             unverified=unverified, force=force, jobs=jobs or _cores(), tick=tick,
         )  # fmt: skip
@@ -164,13 +172,11 @@ def numerics(
     out: Annotated[Optional[Path], typer.Option(help="Folder for table and figure [default: BUILD/numerics].")] = None,
 ) -> None:
     """Compute the error of the fused dot product against its alignment width, beside models of tensor cores."""
-    from cosim.files import build_root
     from cosim.report.numerics import write_numerics
 
+    place = _folder(out, "numerics")
     with progress("numerics") as tick:
-        lines = write_numerics(
-            out or build_root() / "numerics", seed=1 if seed is None else seed, vectors=vectors or 64, tick=tick
-        )
+        lines = write_numerics(place, seed=1 if seed is None else seed, vectors=vectors or 64, tick=tick)
     for line in lines:
         print(line)
 
@@ -208,6 +214,7 @@ def attention(
         if size > LARGEST:
             reason = "the golden model, in Python, would take more than half an hour"
             raise UserError(f"tokens x head-dim x queries must be at most {LARGEST:,}, not {size:,}: {reason}")
+    _folder(None, "certificates")
     lines = []
     with progress("attention") as tick:
         for number, shape in enumerate(shapes):
@@ -249,11 +256,12 @@ def synth(
     """
     from cosim.synthesis import synthesise_and_print
 
+    chosen, place = [job for job in _chosen(names) if names or not job[0].parts], _folder(out, "synth")
     with progress("synth") as tick:
         show = synthesise_and_print(
-            [job for job in _chosen(names) if names or not job[0].parts],
+            chosen,
             liberty=liberty, memory_bits=memory_bits, recipes=recipe, adder=adder, booth=booth,
-            smallest=smallest, place=out, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
+            smallest=smallest, place=place, page=write_docs, workers=min(jobs or 2, _cores()), force=force, tick=tick,
         )  # fmt: skip
     show()
 

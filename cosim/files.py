@@ -8,12 +8,41 @@ from pathlib import Path
 
 from cosim.errors import UserError
 
-__all__ = ["build_root", "write_atomically"]
+__all__ = ["build_root", "check_folder", "write_atomically"]
 
 
 def build_root() -> Path:
     """Return the folder for everything that is made: ``$BUILD``, or ``build`` in the current folder."""
     return Path(os.environ.get("BUILD") or "build").absolute()
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Check that a folder, or the one in which it is to be made, can be written, and leave nothing there.
+
+    Parameters
+    ----------
+    name
+        What the user calls it.
+
+    Raises
+    ------
+    UserError
+        When it cannot.
+    """
+    place = folder.absolute()
+    try:
+        while True:
+            try:
+                place.lstat()
+                break
+            except (FileNotFoundError, NotADirectoryError):
+                place = place.parent
+        if not place.is_dir():
+            raise UserError(f"{name}: cannot write to {folder}: {place} is not a folder")
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise UserError(f"{name}: cannot write to {folder}: {error.strerror}") from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -17,7 +17,7 @@ from cosim.errors import UserError
 from cosim.files import build_root, write_atomically
 from cosim.rtl import rtl_text
 from cosim.sources import closure, content_hash, text_hash
-from cosim.synthesis_report import print_results, write_docs, write_files
+from cosim.synthesis_report import print_results, read_page, write_docs, write_files
 from synth.flow import ADDERS, RECIPES, Options, SynthesisError
 from synth.report import read_liberty, synthesise
 
@@ -57,7 +57,7 @@ def synthesise_and_print(
     adder: str,
     booth: bool,
     smallest: bool,
-    place: Path | None,
+    place: Path,
     page: Path | None,
     workers: int,
     force: bool,
@@ -73,16 +73,17 @@ def synthesise_and_print(
     for what, name, known in (("adder", adder, ADDERS), *(("recipe", name, tuple(RECIPES)) for name in recipes or ())):
         if name not in known:
             raise UserError(f"unknown {what} {name!r} (known: {', '.join(known)})")
+    if page is not None:
+        read_page(page)  # before the work starts
     options = Options(memory_bits=memory_bits, booth=booth, adder=adder, smallest=smallest, recipes=tuple(recipes or ()))
     results = synthesise_blocks(chosen, liberty=liberty, options=options, workers=workers, force=force, tick=tick)
-    folder = place or build_root() / "synth"
-    write_files(results, folder)
+    write_files(results, place)
     if page is not None:
         write_docs(results, page)
 
     def show() -> None:
         print_results(results)
-        print(f"results in {folder}")
+        print(f"results in {place}")
 
     return show
 

@@ -15,10 +15,10 @@ from rich.table import Table
 
 from cosim.blocks import BLOCKS
 from cosim.errors import UserError
-from cosim.files import write_atomically
+from cosim.files import check_folder, write_atomically
 from synth.report import AREA_LIMITS, FO4_LIMIT
 
-__all__ = ["COLUMNS", "print_results", "problems", "summary_row", "sums_of_parts", "write_docs", "write_files"]
+__all__ = ["COLUMNS", "print_results", "problems", "read_page", "summary_row", "sums_of_parts", "write_docs", "write_files"]
 
 COLUMNS = (
     "top", "cells", "area_um2", "nand2_equivalents", "flip_flops", "flip_flop_area_um2", "memory_bits_in_flip_flops",
@@ -129,21 +129,27 @@ def print_results(results: Sequence[dict[str, Any]], console: Console | None = N
         console.print(line, highlight=False)
 
 
-def write_docs(results: Sequence[dict[str, Any]], page: Path) -> None:
-    """Put the table into a Markdown page, between its two marks.
+def read_page(page: Path) -> str:
+    """Return the text of a Markdown page that can take the table.
 
     Raises
     ------
     UserError
-        When the page or its marks are missing.
+        When it cannot be read or written, or its two marks are missing.
     """
+    check_folder("--write-docs", page.parent)
     try:
         text = page.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot read {page}: {error.strerror}") from None
     if not 0 <= text.find(_BEGIN) < text.find(_END):
         raise UserError(f"{page} has no lines {_BEGIN!r} and {_END!r} to write between")
-    first = results[0]
+    return text
+
+
+def write_docs(results: Sequence[dict[str, Any]], page: Path) -> None:
+    """Put the table into a Markdown page, between its two marks; errors as of :func:`read_page`."""
+    text, first = read_page(page), results[0]
     heads = ("configuration", "NAND2 eq.", "area µm²", "cells", "flip-flops", "memory bits", "ns", "FO4", "levels",
              "arithmetic / buffers / control %", "longest path", "recipe")  # fmt: skip
     origin = f"Liberty {first['liberty']} (SHA-256 {first['liberty_sha256'][:12]}), FO4 {first['fo4_ns']:.4f} ns, "

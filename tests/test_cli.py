@@ -77,9 +77,16 @@ def test_a_deleted_packaged_trace(certified: Path, source_copy: Path, saddle: Sa
     refused(saddle("evaluate", cwd=source_copy), "recorded_trace.csv")
 
 
-def test_an_unwritable_place(build: Path, saddle: Saddle) -> None:
+@pytest.mark.parametrize("verb", ["verilog", "numerics", "synth", "evaluate", "attention", "regress"])
+def test_an_unwritable_place_is_refused_before_the_work(verb: str, build: Path, saddle: Saddle) -> None:
+    """The work would take from seconds to minutes; a broken Liberty file or a missing certificate would stop others first."""
     (build / "file").write_text("")
-    refused(saddle("verilog", "stop_test", "--out", build / "file"), str(build / "file"))
+    if verb in ("attention", "regress"):
+        refused(saddle(verb, BUILD=str(build / "file" / "deep")), f"BUILD: cannot write to {build}/file/deep/certificates")
+        return
+    for place in (build / "file", build / "file" / "deep"):
+        result = saddle(verb, "--out", place, SADDLE_LIBERTY="nowhere.lib")
+        refused(result, f"--out: cannot write to {place}: {build}/file is not a folder")
 
 
 def test_verilog_is_stable_and_its_manifest_fits(build: Path, saddle: Saddle) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from cosim.certificates import Timing
 from cosim.errors import UserError
-from cosim.files import write_atomically
+from cosim.files import check_folder, write_atomically
 from cosim.report.claims import check_claims, claims_csv, claims_markdown
 from cosim.report.figures import draw_fig12
 from cosim.system.config import EvaluationConfig
@@ -208,10 +208,7 @@ def run_evaluation(
     parameters = config.parameters()
     trace = _trace(str(config.trace_path))
     _check_plans(config, parameters, timing)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: {error.strerror}") from None
+    check_folder("the results", out)
     cells = [Cell(*key) for key in _product(config)]
     results = _run_cells(config, timing, cells, jobs, progress)
     rows = [row for row, _ in results]

@@ -13,7 +13,7 @@ from cosim import synthesis
 from cosim.console import Tick
 from cosim.errors import UserError
 from cosim.synthesis import find_liberty
-from cosim.synthesis_report import COLUMNS, problems, summary_row, write_docs
+from cosim.synthesis_report import COLUMNS, problems, summary_row
 from tests.conftest import Saddle
 
 
@@ -44,7 +44,6 @@ def test_table_files_and_cache(saddle: Saddle, liberty: Path, tmp_path: Path) ->
 
 def test_bad_input_is_one_line_and_exit_code_2(saddle: Saddle, tmp_path: Path) -> None:
     (tmp_path / "bad.lib").write_text("library (x) {")
-    (tmp_path / "page.md").write_text("no marks\n")
     cases = {
         ("--liberty", "/no/such.lib"): "no Liberty file /no/such.lib",
         ("--liberty", str(tmp_path / "bad.lib")): "not a Liberty file, or it ends early",
@@ -58,8 +57,22 @@ def test_bad_input_is_one_line_and_exit_code_2(saddle: Saddle, tmp_path: Path) -
         assert run.returncode == 2
         assert message in run.stderr
         assert len(run.stderr.strip().splitlines()) == 1
-    with pytest.raises(UserError, match="has no lines"):
-        write_docs([], tmp_path / "page.md")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(saddle: Saddle, tmp_path: Path) -> None:
+    """No Liberty file stops the command later, so what it says about the page was found out before."""
+    (tmp_path / "page.md").write_text("no marks\n")
+    cases = {
+        "page.md": "has no lines '<!-- table by saddle synth: begin -->'",
+        "nowhere.md": f"cannot read {tmp_path}/nowhere.md: No such file or directory",
+        "page.md/page.md": f"--write-docs: cannot write to {tmp_path}/page.md: {tmp_path}/page.md is not a folder",
+        ".": f"cannot read {tmp_path}: Is a directory",
+    }
+    for page, message in cases.items():
+        run = saddle("synth", "fp16_rounder", "--write-docs", tmp_path / page, SADDLE_LIBERTY="nowhere.lib")
+        assert run.returncode == 2
+        assert message in run.stderr
+        assert len(run.stderr.strip().splitlines()) == 1
 
 
 def test_without_liberty_the_line_to_type_is_printed(build: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
