@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cosim.blocks import BLOCKS
 from cosim.errors import UserError
-from cosim.files import check_folder, write_atomically
+from cosim.files import check_folder, write_atomically, write_set
 from synth.report import AREA_LIMITS, FO4_LIMIT
 
 __all__ = ["COLUMNS", "print_results", "problems", "read_page", "summary_row", "sums_of_parts", "write_docs", "write_files"]
@@ -56,18 +56,18 @@ def summary_row(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_files(results: Sequence[dict[str, Any]], place: Path) -> None:
-    """Write ``<top>.json`` for each result, and ``summary.csv`` and ``summary.json`` over all of them."""
-    for result in results:
-        write_atomically(place / f"{result['top']}.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
+    """Write ``<top>.json`` for each result, and ``summary.csv`` and ``summary.json`` over all of them, as one set."""
+    files = {f"{result['top']}.json": json.dumps(result, indent=1, allow_nan=False) + "\n" for result in results}
     rows = [summary_row(result) for result in results]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomically(place / "summary.csv", text.getvalue())
+    files["summary.csv"] = text.getvalue()
     keys = ("liberty", "liberty_sha256", "fo4_ns", "nand2_area", "pyosys", "flow_sha256", "options")
     common = {key: results[0][key] for key in keys}
-    write_atomically(place / "summary.json", json.dumps(common | {"blocks": rows}, indent=1, allow_nan=False) + "\n")
+    files["summary.json"] = json.dumps(common | {"blocks": rows}, indent=1, allow_nan=False) + "\n"
+    write_set(place, files, manifest="summary.json")
 
 
 def sums_of_parts(results: Sequence[dict[str, Any]]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cosim.blocks import Block, Configuration
 from cosim.console import Tick
-from cosim.files import write_atomically
+from cosim.files import write_set
 from cosim.rtl import rtl_text
 from cosim.sources import text_hash
 
@@ -32,22 +32,21 @@ def port_table(component: Any) -> list[dict[str, Any]]:
 
 
 def write_verilog(work: Sequence[tuple[Block, Configuration]], place: Path, tick: Tick) -> Iterable[str]:
-    """Write one file per configuration and ``manifest.json``; yield one line for each.
+    """Write one file per configuration and ``manifest.json``, as one set; return one line for each.
 
     Raises
     ------
     UserError
         When the folder cannot be written.
     """
-    manifest = {}
-    lines = []
+    files, manifest, lines = dict[str, str](), {}, []
     for number, (block, configuration) in enumerate(work):
         top = block.top(configuration)
         tick(number, len(work), top)
         text = rtl_text(block, configuration)
         header = f"// {top}: {block.summary}\n// parameters {json.dumps(dict(configuration.parameters))}\n"
         header += f"// RTL sha256 {text_hash(text)} (of the text below this line)\n"
-        write_atomically(place / f"{top}.v", header + text)
+        files[f"{top}.v"] = header + text
         manifest[top] = {
             "block": block.stem,
             "parameters": dict(configuration.parameters),
@@ -55,5 +54,6 @@ def write_verilog(work: Sequence[tuple[Block, Configuration]], place: Path, tick
             "ports": port_table(block.component(configuration)),
         }
         lines.append(f"  {top}.v  {len(text.splitlines())} lines")
-    write_atomically(place / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    files["manifest.json"] = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    write_set(place, files, manifest="manifest.json")
     return lines

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cosim.console import Tick
-from cosim.files import write_atomically
+from cosim.files import write_set
 from cosim.report.dot_product_error import DISTRIBUTIONS, LENGTHS, PROFILES, measure
 from cosim.system.output import to_csv, to_json
 
@@ -49,8 +49,7 @@ def write_numerics(folder: Path, *, seed: int, vectors: int, tick: Tick) -> list
         },
     }
     files = {f"{_NAME}.csv": to_csv(rows), f"{_NAME}.json": to_json(facts), **draw(rows)}
-    for name, content in files.items():
-        write_atomically(folder / name, content)
+    write_set(folder, files, manifest=f"{_NAME}.json")
     return [f"{len(rows)} rows in {folder / _NAME}.csv", f"figure in {folder / _NAME}.svg and .png"]
 
 

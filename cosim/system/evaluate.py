@@ -17,7 +17,7 @@ import numpy as np
 
 from cosim.certificates import Timing
 from cosim.errors import UserError
-from cosim.files import check_folder, write_atomically
+from cosim.files import check_folder, write_set
 from cosim.report.claims import check_claims, claims_csv, claims_markdown
 from cosim.report.figures import draw_fig12
 from cosim.system.config import EvaluationConfig
@@ -182,7 +182,7 @@ def run_evaluation(
         Block -> operation -> measured timing; :data:`~cosim.system.manager.REQUIRED_TIMING` lists what is needed.
     out
         Directory for ``results.csv``, ``results.json``, ``claims.csv``, ``claims.md``, ``fig12.png``, ``fig12.svg`` and
-        on demand ``decisions.csv``; made if missing.  Each file appears complete or not at all.
+        on demand ``decisions.csv``; made if missing.  They appear as one set, ``results.json`` last.
     unverified
         Whether the timing is predicted rather than certified; marks every table and figure.
     certificates
@@ -250,20 +250,20 @@ def run_evaluation(
         "claims": [claim._asdict() for claim in claims],
     }
     mark = {"unverified": unverified, "trace": trace.name}
-    files = {
+    files: dict[str, str | bytes | None] = {
         "results.csv": to_csv([row | mark for row in rows]),
         "results.json": to_json(document),
         "claims.csv": claims_csv(claims, unverified=unverified),
         "claims.md": claims_markdown(claims, note=note, not_modelled=NOT_MODELLED, unverified=unverified),
         **draw_fig12(rows, note=note, unverified=unverified),
+        "decisions.csv": None,
     }
     if config.decision_log:
         names = ["system", "batch", "seed", "time_s", "operator", "intensity_flop_per_byte",
                  "threshold_flop_per_byte", "side"]
         log = [dict(zip(names, row, strict=True)) for _, decisions in results for row in decisions]
         files["decisions.csv"] = to_csv(log, names)
-    for name, content in files.items():
-        write_atomically(out / name, content)
+    write_set(out, files, manifest="results.json")
     return document
 
 

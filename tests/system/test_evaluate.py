@@ -131,7 +131,9 @@ for name, content in draw_fig12(rows, note="n", unverified=False).items():
 def test_progress_is_reported(timing: Timing, tmp_path: Path) -> None:
     calls: list[tuple[int, int, str]] = []
     config = small(systems=("GPU-AD", "GPU-SD"), batches=(2,))
+    (tmp_path / "decisions.csv").write_text("of an earlier run")
     run_evaluation(config, timing, tmp_path, progress=lambda *call: calls.append(call))
+    assert not (tmp_path / "decisions.csv").exists()
     assert [call[:2] for call in calls] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert calls[0][2] == "GPU-AD, batch 2, seed 0"
 
