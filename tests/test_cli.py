@@ -123,6 +123,7 @@ def test_a_failing_regression_fails_the_command(source_copy: Path, saddle: Saddl
 @pytest.mark.rtl
 def test_evaluate_twice_and_from_its_own_result(certified: Path, saddle: Saddle, tmp_path: Path) -> None:
     quick = ("evaluate", "--batch", "16", "--system", "GPU-AD", "--system", "SADDLE", "--seed", "5")
+    (tmp_path / "one" / "my own folder").mkdir(parents=True)
     first = run_ok(saddle(*quick, "--out", tmp_path / "one"))
     assert "up to date" not in first
     assert "up to date" in run_ok(saddle(*quick, "--out", tmp_path / "one"))

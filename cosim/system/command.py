@@ -76,7 +76,7 @@ def evaluate_and_print(
         document = run_evaluation(
             merged, timing, out, unverified=bool(problems), certificates=certificates, jobs=jobs, progress=tick
         )
-        written = {path.name: _file_hash(path) for path in sorted(out.iterdir()) if path.name[0] != "."}
+        written = {path.name: _file_hash(path) for path in sorted(out.iterdir()) if path.name[0] != "." and path.is_file()}
         write_atomically(out / _STAMP, json.dumps({"key": key, "files": written}, indent=1))
         again = ""
     else:
