@@ -40,6 +40,8 @@ CHUNK = 1 << 24
 CHUNKS = (1 << 32) // CHUNK
 _SOURCE = Path(__file__).with_suffix(".cpp")
 _CONFIGURATION = Configuration("1", {"lanes": 1})
+_RESULT = {"products", "cycles", "wrong", "seconds", "cpu_seconds"}
+"""What is kept of every chunk."""
 
 
 class _Products(ctypes.Structure):
@@ -104,6 +106,11 @@ def run(place: Path, *, chunks: int = CHUNKS, jobs: int = 1, again: bool = False
         Forget finished chunks.
     title
         Of the progress bar.
+
+    Raises
+    ------
+    UserError
+        When the file of the finished chunks is damaged.
     """
     with progress(title) as tick:
         tick(0, chunks, "compiling")
@@ -111,9 +118,7 @@ def run(place: Path, *, chunks: int = CHUNKS, jobs: int = 1, again: bool = False
         simulator = first.compiled.simulator
         key = text_hash(json.dumps([first.rtl_sha256, _SOURCE.read_text(), simulator.version, CHUNK]))
         state = place / f"chunks-{key[:16]}.json"
-        done: dict[str, dict[str, Any]] = {}
-        if state.is_file() and not again:
-            done = json.loads(state.read_text())
+        done = _finished(state) if state.is_file() and not again else {}
         todo = [chunk for chunk in range(chunks) if str(chunk) not in done]
         idle = [first, *(Products() for _ in range(min(jobs, len(todo)) - 1))]
         running: dict[Future[dict[str, Any]], tuple[int, Products]] = {}
@@ -136,6 +141,17 @@ def run(place: Path, *, chunks: int = CHUNKS, jobs: int = 1, again: bool = False
     summary = _summary(first, {number: done[str(number)] for number in range(chunks)})
     write_atomically(place / "fp16_products.json", json.dumps(summary, indent=1) + "\n")
     return summary
+
+
+def _finished(state: Path) -> dict[str, dict[str, Any]]:
+    """Return the finished chunks, or say which file is damaged."""
+    try:
+        done = json.loads(state.read_text(encoding="utf-8"))
+        if any(not _RESULT <= chunk.keys() or (chunk["wrong"] and "first_wrong" not in chunk) for chunk in done.values()):
+            raise ValueError("a chunk's result is incomplete")
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{state} is damaged ({error}); delete it, or begin anew with --again") from None
+    return dict(done)
 
 
 def _summary(first: Products, done: dict[int, dict[str, Any]]) -> dict[str, Any]:

@@ -86,6 +86,20 @@ def test_a_difference_gives_exit_code_1(
     assert json.loads((small / "here" / "fp16_products.json").read_text())["mismatches"] == 4
 
 
+@pytest.mark.rtl
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"0": {"products": 4096}}', '{"0": 1}', "\0"])
+def test_a_damaged_file_of_chunks_is_named(damage: str, small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--chunks", "1"]) == 0
+    (state,) = (small / "exhaustive").glob("chunks-*.json")
+    state.write_text(damage)
+    capsys.readouterr()
+    assert main(["--chunks", "2"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"cosim.exhaustive: {state} is damaged (")
+    assert error.endswith("); delete it, or begin anew with --again\n")
+    assert main(["--chunks", "1", "--again"]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
