@@ -21,7 +21,7 @@ from cosim.harness import simulate
 from cosim.harness.toolchain import find_simulator
 from cosim.rtl import rtl_text
 
-__all__ = ["EFFORT", "SEED", "Result", "Run", "regress", "regress_all"]
+__all__ = ["EFFORT", "SEED", "Result", "Run", "bench_tests", "regress", "regress_all"]
 
 EFFORT = {"verilator": 2500, "icarus": 700}
 """Random transactions per stall pattern and simulator; the pattern without stalls gets four times as many.  Verilator's
@@ -64,14 +64,14 @@ class Result:
         return [f"{run.simulator}: {problem}" for run in self.runs for problem in run.problems]
 
 
-def expected_tests(bench_module: str) -> int:
-    """Count the tests of a bench, parametrisations included, without running it.
+def bench_tests(bench_module: str) -> list[str]:
+    """Return the names of a bench's tests, parametrisations included, without running it.
 
     A results file with too few tests would otherwise count as success.
     """
     module = importlib.import_module(bench_module)
     generators = [thing for thing in vars(module).values() if hasattr(thing, "generate_tests")]
-    return sum(1 for generator in generators for _ in generator.generate_tests())
+    return [test.name for generator in generators for test in generator.generate_tests()]
 
 
 def regress(
@@ -152,7 +152,7 @@ def regress(
 def _completeness(block: Block, outcome: simulate.Outcome) -> list[str]:
     """Say what is missing: tests that did not run, coverage bins without a hit."""
     problems = []
-    expected = expected_tests(block.bench_module)
+    expected = len(bench_tests(block.bench_module))
     if len(outcome.tests) != expected:
         problems.append(f"{len(outcome.tests)} tests ran, the bench has {expected}; see {outcome.log}")
     hits = _coverage(outcome)

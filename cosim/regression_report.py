@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import time
 from collections.abc import Sequence
 
@@ -10,7 +12,7 @@ from cosim.blocks import Block, Configuration
 from cosim.console import progress, say
 from cosim.errors import UserError
 from cosim.harness.toolchain import SIMULATORS, find_simulator
-from cosim.regress import SEED, Result, regress_all
+from cosim.regress import SEED, Result, bench_tests, regress_all
 
 __all__ = ["run_and_print"]
 
@@ -31,7 +33,7 @@ def run_and_print(
     Raises
     ------
     UserError
-        For an unknown or missing simulator.
+        For an unknown or missing simulator, and when no bench has a test like ``only``.
     """
     if simulator is not None and simulator not in SIMULATORS:
         raise UserError(f"unknown simulator {simulator!r} (known: {', '.join(SIMULATORS)})")
@@ -40,6 +42,8 @@ def run_and_print(
             if simulator:
                 raise UserError(f"{name} is not installed; see the README's section on tools")
             say(f"{name} is not installed: its runs are skipped")
+    if only is not None:
+        chosen = _with_tests(chosen, only)
     due = []
     special = force or simulator or only or waves or effort < 1 or seed is not None
     for block, configuration in chosen:
@@ -75,6 +79,24 @@ def run_and_print(
     else:
         print(f"certificates in {certificates.path(*chosen[0]).parent}")
     return len(failed)
+
+
+def _with_tests(
+    chosen: Sequence[tuple[Block, Configuration]], pattern: str
+) -> list[tuple[Block, Configuration]]:
+    """Return the configurations whose bench has a test that the pattern finds, as cocotb looks for it."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"--test {pattern!r} is no regular expression: {error}") from None
+    names = {block.bench_module: bench_tests(block.bench_module) for block, _ in chosen}
+    found = {bench for bench, tests in names.items() if any(wanted.search(f"{bench}.{name}") for name in tests)}
+    if not found:
+        known = sorted({name.split("/")[0] for tests in names.values() for name in tests})
+        near = difflib.get_close_matches(pattern.split("/")[0], known)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        raise UserError(f"no test {pattern!r} in {', '.join(sorted({block.stem for block, _ in chosen}))}; {hint}")
+    return [job for job in chosen if job[0].bench_module in found]
 
 
 def _describe(result: Result) -> list[str]:
