@@ -123,7 +123,8 @@ async def directed_axpy(dut: Any) -> None:
         vector = [MINUS] * bench.lanes
         vector[slot] = (ONE + slot, INF, MINUS | TWO, NAN, 1)[slot % 5]
         row = [(ONE | lane, INF, 0, MINUS | 3, MAX_FINITE)[(lane + slot) % 5] for lane in range(bench.lanes)]
-        beats.append({"op": Operation.MULTIPLY, "axpy": 1, "first": int(slot % 3 == 0), "slot": slot, "row": row, "vector": vector})
+        first = int(slot % 3 == 0)
+        beats.append({"op": Operation.MULTIPLY, "axpy": 1, "first": first, "slot": slot, "row": row, "vector": vector})
         beats += [{"op": Operation.READ, "axpy": 1, "slot": lane, "half": lane % 2} for lane in range(bench.lanes)]
     await bench.compare(beats)
 
